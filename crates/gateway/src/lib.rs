@@ -1,1 +1,20 @@
-//! To come.
+//! The control plane: keeps sandboxes as asked for.
+//!
+//! Intent comes in through [`Gateway`] (the verbs), is durable in the store, and the reconciler
+//! makes it come about: queue, observe, execute, report. What to do next is decided in
+//! `sandkeep-core` alone; what a runtime can do is known by drivers alone.
+//!
+//! Deliberately absent: knowledge of any one runtime, and any decision about a sandbox's life.
+
+pub mod clock;
+pub mod failpoint;
+pub mod gateway;
+pub mod reconcile;
+pub mod refusal;
+pub mod registry;
+pub mod sessions;
+pub mod verbs;
+
+pub use clock::{Clock, SystemClock};
+pub use gateway::{CreateSandbox, Gateway, Snapshot, WorkspaceView};
+pub use sessions::{GoOrder, SessionError, SessionTarget, Sessions};

@@ -1,0 +1,1 @@
+//! The reconciler: queue, observe, execute, report.

@@ -1,0 +1,1 @@
+//! All records in memory, and the only way to change them: through the store.

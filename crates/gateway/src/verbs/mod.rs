@@ -1,0 +1,3 @@
+//! The verbs: they check what was asked, write intent durably, and wake the reconciler.
+
+pub mod wishes;
