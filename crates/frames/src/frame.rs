@@ -10,6 +10,10 @@
 /// First four bytes of every frame.
 pub const MAGIC: [u8; 4] = [0xF5, b'S', b'K', 0x1A];
 
+/// Version of this header. Another one is noise to a reader: what is spoken inside is agreed upon
+/// in `Hello` and `Welcome`, so this number changes only if the header itself does.
+pub const ENVELOPE_VERSION: u8 = 1;
+
 /// Bytes before the payload.
 pub const HEADER_BYTES: usize = 20;
 
@@ -66,4 +70,37 @@ pub enum Kind {
     UsageAsk = 34,
     /// [`Usage`](crate::message::Usage), supervisor → gateway.
     Usage = 35,
+}
+
+impl Kind {
+    /// `None`: not known here.
+    pub fn from_raw(raw: u8) -> Option<Self> {
+        Self::ALL.iter().copied().find(|kind| *kind as u8 == raw)
+    }
+
+    const ALL: [Self; 23] = [
+        Self::Hello,
+        Self::Welcome,
+        Self::Refused,
+        Self::Ping,
+        Self::Pong,
+        Self::Go,
+        Self::MainState,
+        Self::ResultStored,
+        Self::ExecOpen,
+        Self::ExecAttach,
+        Self::ExecAttached,
+        Self::ExecData,
+        Self::ExecAck,
+        Self::ExecEof,
+        Self::ExecResize,
+        Self::ExecSignal,
+        Self::ExecExited,
+        Self::ExecForget,
+        Self::ExecDetach,
+        Self::LogData,
+        Self::LogAck,
+        Self::UsageAsk,
+        Self::Usage,
+    ];
 }

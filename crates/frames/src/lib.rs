@@ -7,9 +7,17 @@
 //!
 //! Deliberately absent: sockets, files, async, gRPC. This crate turns bytes into frames and back.
 
+pub mod decode;
+pub mod encode;
 pub mod frame;
 pub mod log_entry;
 pub mod message;
+pub mod version;
+
+pub use decode::{Decoder, Frame, Malformed};
+pub use encode::{Encoded, PayloadTooLarge};
+pub use frame::Kind;
+pub use version::{NoCommonVersion, agree};
 
 /// Newest protocol version that this code speaks.
 pub const VERSION: u32 = 1;

@@ -224,6 +224,18 @@ pub enum Channel {
     Stderr = 2,
 }
 
+impl Channel {
+    /// From its number; `None`: there is no such channel.
+    pub fn from_raw(raw: u32) -> Option<Self> {
+        match raw {
+            0 => Some(Self::Stdin),
+            1 => Some(Self::Stdout),
+            2 => Some(Self::Stderr),
+            _ => None,
+        }
+    }
+}
+
 /// Payload of `ExecData`: not protobuf, so that bytes are not copied once more. One byte channel,
 /// eight bytes offset (little-endian) of the first byte in its stream, then the bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
