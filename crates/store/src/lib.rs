@@ -6,11 +6,18 @@
 //!
 //! Deliberately absent: decisions, drivers, the network.
 
+mod bounds;
 mod change;
 mod error;
 
+#[cfg(feature = "conformance")]
+pub mod memory;
+
+pub use bounds::EventBounds;
 pub use change::{Change, Contents, Event, Meta, Priority, Tombstone};
 pub use error::StoreError;
+#[cfg(feature = "conformance")]
+pub use memory::MemoryStore;
 
 use async_trait::async_trait;
 
@@ -22,7 +29,8 @@ pub trait Store: Send + Sync + std::fmt::Debug + 'static {
 
     /// Makes `changes` durable, all or none. Records and workspaces are compared by revision: the
     /// stored one must have the revision that the given one carries, and gets the next one;
-    /// revision 0 inserts. Answered after the data is on disk. Dropping the future does not undo.
+    /// revision 0 inserts, which is refused for an id that has a tombstone. Answered after the
+    /// data is on disk. Dropping the future does not undo.
     async fn commit(&self, priority: Priority, changes: Vec<Change>) -> Result<(), StoreError>;
 
     /// Events with a sequence above `after`, oldest first, at most `limit`; of one sandbox (by id)
