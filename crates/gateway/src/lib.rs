@@ -9,6 +9,7 @@
 pub mod clock;
 pub mod failpoint;
 pub mod gateway;
+pub mod metrics;
 pub mod reconcile;
 pub mod refusal;
 pub mod registry;
@@ -17,4 +18,5 @@ pub mod verbs;
 
 pub use clock::{Clock, SystemClock};
 pub use gateway::{CreateSandbox, Gateway, Snapshot, WorkspaceView};
+pub use metrics::Metrics;
 pub use sessions::{GoOrder, SessionError, SessionTarget, Sessions};
