@@ -60,8 +60,6 @@ pub struct Condition {
 /// [`ErrorNote::reason`](crate::ErrorNote).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
-    /// Just asked for; nothing tried yet.
-    Created,
     /// This gateway process has not looked at it yet.
     NotYetObserved,
     /// The engine does not answer.
@@ -112,6 +110,16 @@ pub enum Reason {
     BackingOff,
     /// The spec cannot be carried out until it is changed.
     InvalidSpec,
+    /// The backing was still on its way up at its deadline; killed and started again.
+    StartTimedOut,
+    /// The backing is newer than the record: the store was rolled back. Nothing is done to it.
+    StoreRolledBack,
+    /// The engine reported an action as done, and nothing changed.
+    NoEffect,
+    /// The backing runs.
+    BackingRunning,
+    /// There is a proved session with the supervisor.
+    Connected,
     /// A new run was asked for; the old backing is being stopped first.
     Restarting,
     /// It is being stopped.
@@ -132,15 +140,12 @@ pub enum Reason {
     LimitsNotEnforced,
     /// Every limit of the spec is enforced.
     LimitsEnforced,
-    /// It has been restored with nothing to do.
-    Settled,
 }
 
 impl Reason {
     /// The CamelCase word.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Created => "Created",
             Self::NotYetObserved => "NotYetObserved",
             Self::EngineUnreachable => "EngineUnreachable",
             Self::OtherEngine => "OtherEngine",
@@ -166,6 +171,11 @@ impl Reason {
             Self::CommandRestarting => "CommandRestarting",
             Self::BackingOff => "BackingOff",
             Self::InvalidSpec => "InvalidSpec",
+            Self::StartTimedOut => "StartTimedOut",
+            Self::StoreRolledBack => "StoreRolledBack",
+            Self::NoEffect => "NoEffect",
+            Self::BackingRunning => "BackingRunning",
+            Self::Connected => "Connected",
             Self::Restarting => "Restarting",
             Self::Stopping => "Stopping",
             Self::Stopped => "Stopped",
@@ -176,7 +186,6 @@ impl Reason {
             Self::RemovingWhenDone => "RemovingWhenDone",
             Self::LimitsNotEnforced => "LimitsNotEnforced",
             Self::LimitsEnforced => "LimitsEnforced",
-            Self::Settled => "Settled",
         }
     }
 }

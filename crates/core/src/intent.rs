@@ -29,10 +29,14 @@ pub struct Intent {
     /// How often the user asked for the command to run; starts at 1. `restart` always raises it,
     /// `start` when the current run has ended.
     pub run: u64,
-    /// Runs from this one on want a backing started after the request: `restart` sets it to the
-    /// new `run`, so the old backing is stopped first. `start` leaves it alone.
+    /// The command of the current run needs an incarnation above this one: `restart`, and `start`
+    /// after `stop`, set it to the newest incarnation seen, so an older backing is stopped first.
     #[serde(default)]
-    pub fresh_from: u64,
+    pub fresh_after: u64,
+    /// Generation at which `spec` changed last; a backing that carries a lower one is replaced
+    /// before its next start, keeping its root file system. 0: never changed.
+    #[serde(default)]
+    pub spec_generation: u64,
     /// The workspace goes with the sandbox (meaningful with `Deleted` only).
     #[serde(default)]
     pub discard_workspace: bool,
@@ -43,4 +47,22 @@ pub struct Intent {
     pub by: String,
     /// When it was asked.
     pub at: Timestamp,
+}
+
+impl Intent {
+    /// The intent of a sandbox that was just asked for: up, generation 1, run 1.
+    pub const fn first(spec: Spec, by: String, at: Timestamp) -> Self {
+        Self {
+            want: Want::Running,
+            spec,
+            generation: 1,
+            run: 1,
+            fresh_after: 0,
+            spec_generation: 1,
+            discard_workspace: false,
+            forget: false,
+            by,
+            at,
+        }
+    }
 }

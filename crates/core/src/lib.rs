@@ -26,7 +26,7 @@ pub mod verb;
 pub mod workspace;
 
 pub use activity::Activity;
-pub use attempt::{Attempt, ErrorNote, Go, Operation};
+pub use attempt::{Attempt, ErrorNote, FailureKind, Go, Operation};
 pub use condition::{Condition, ConditionType, Reason, Status};
 pub use decide::{Action, Decision, decide};
 pub use id::{GatewayId, InvalidName, Name, SandboxId, WorkspaceId};

@@ -27,7 +27,9 @@ pub enum Session {
     },
 }
 
-/// What the supervisor says of the main command.
+/// What the supervisor says of the main command, of its own life only: a PID 1 that has just been
+/// started says [`MainStatus::Waiting`], whatever an earlier one left on disk (a result found
+/// there is stored with [`Observation::with_result`](crate::Observation::with_result)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MainStatus {
     /// It has had no `go` in this incarnation.
@@ -37,11 +39,15 @@ pub enum MainStatus {
     Running {
         /// Which run.
         run: u64,
+        /// Which execution of it, as in [`Go::restart`](crate::Go::restart).
+        restart: u32,
     },
     /// The command of this run has ended; the result is on its way or stored.
     Ended {
         /// Which run.
         run: u64,
+        /// Which execution of it, as in [`Go::restart`](crate::Go::restart).
+        restart: u32,
     },
 }
 
@@ -68,6 +74,10 @@ pub struct Live {
     pub look_error: Option<String>,
     /// The session with the supervisor.
     pub session: Session,
+    /// Since when this process has been ready to take a session of this sandbox; `EPOCH`: not
+    /// known. A supervisor's deadline to report never begins before that, so a gateway that comes
+    /// back after a long time kills nothing that only waits for it.
+    pub listening_since: Timestamp,
     /// The workspace, as the registry has it.
     pub workspace: WorkspaceFacts,
     /// The gateway is in hold: it observes and answers, and changes nothing on backends.

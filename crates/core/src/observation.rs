@@ -89,6 +89,9 @@ pub struct BackingReport {
 pub struct RunResult {
     /// Which run.
     pub run: u64,
+    /// Which execution of that run, as in [`Go::restart`](crate::Go::restart).
+    #[serde(default)]
+    pub restart: u32,
     /// The incarnation that it ran in.
     pub incarnation: u64,
     /// Exit code; 128 + n for a signal.
@@ -127,6 +130,9 @@ pub struct Observation {
     /// Name of the run of the backing that `incarnation` numbers.
     #[serde(default)]
     pub backing_run: Option<String>,
+    /// Name of the run before that one: a late answer that still speaks of it is no news.
+    #[serde(default)]
+    pub previous_backing_run: Option<String>,
     /// How many different runs of the backing were seen; 0: none yet. Never falls.
     #[serde(default)]
     pub incarnation: u64,
@@ -149,6 +155,9 @@ pub struct Observation {
     /// The newest run that ended, by the supervisor's word.
     #[serde(default)]
     pub result: Option<RunResult>,
+    /// When this gateway heard of that result, by its own clock.
+    #[serde(default)]
+    pub result_at: Timestamp,
     /// Limits of the spec that are not enforced.
     #[serde(default)]
     pub unenforced_limits: Vec<String>,
@@ -166,6 +175,7 @@ impl Observation {
                 message: "it has not been looked at yet".to_owned(),
             },
             backing_run: None,
+            previous_backing_run: None,
             incarnation: 0,
             incarnation_since: Timestamp::EPOCH,
             since: now,
@@ -173,6 +183,7 @@ impl Observation {
             engine: None,
             workspace: WorkspaceSeen::NotYet,
             result: None,
+            result_at: Timestamp::EPOCH,
             unenforced_limits: Vec::new(),
             restarts: 0,
         }
@@ -181,14 +192,22 @@ impl Observation {
     /// This observation brought up to date by a driver's answer: numbers a new run of the backing,
     /// keeps `since` while the kind stays the same. Equal facts give an equal value, so a caller
     /// that compares writes nothing at rest.
+    ///
+    /// `restarts` is left alone: see [`Record::observe`](crate::Record::observe).
     #[must_use]
     pub fn merge(&self, report: &BackingReport, now: Timestamp) -> Self {
         let mut next = self.clone();
+        let names_a_run = report.backing_run.is_some();
+        if names_a_run && report.backing_run == self.previous_backing_run {
+            // A view from before the current run of the backing, delivered late.
+            return next;
+        }
         if std::mem::discriminant(&self.backing) != std::mem::discriminant(&report.backing) {
             next.since = now;
         }
         next.backing = report.backing.clone();
-        if report.backing_run.is_some() && report.backing_run != self.backing_run {
+        if names_a_run && report.backing_run != self.backing_run {
+            next.previous_backing_run.clone_from(&self.backing_run);
             next.backing_run.clone_from(&report.backing_run);
             next.incarnation = self.incarnation + 1;
             next.incarnation_since = now;
@@ -199,6 +218,19 @@ impl Observation {
         }
         if self.engine.is_none() {
             next.engine.clone_from(&report.engine);
+        }
+        next
+    }
+
+    /// This observation with a supervisor's word that a run ended. An older result than the one
+    /// that is known changes nothing.
+    #[must_use]
+    pub fn with_result(&self, result: RunResult, now: Timestamp) -> Self {
+        let mut next = self.clone();
+        let known = self.result.as_ref().map(|known| (known.run, known.restart));
+        if known.is_none_or(|known| known < (result.run, result.restart)) {
+            next.result = Some(result);
+            next.result_at = now;
         }
         next
     }

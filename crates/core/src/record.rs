@@ -6,7 +6,7 @@ use crate::activity::Activity;
 use crate::attempt::Attempt;
 use crate::id::{Name, SandboxId};
 use crate::intent::Intent;
-use crate::observation::Observation;
+use crate::observation::{BackingReport, Observation};
 use crate::time::Timestamp;
 
 /// What makes a sandbox the same one for life; made once, never again by a start.
@@ -44,4 +44,24 @@ pub struct Record {
     /// Store revision, for compare-and-set.
     #[serde(default)]
     pub revision: u64,
+}
+
+impl Record {
+    /// The observation after a driver's answer: [`Observation::merge`], and one more healed loss
+    /// when a backing came up that no verb asked for.
+    #[must_use]
+    pub fn observe(&self, report: &BackingReport, now: Timestamp) -> Observation {
+        let mut next = self.observed.merge(report, now);
+        let came_up = next.incarnation > self.observed.incarnation;
+        let of_this_try = self.attempt.from_incarnation == self.observed.incarnation;
+        if came_up && of_this_try && self.attempt.heals_loss {
+            next.restarts = self.observed.restarts.saturating_add(1);
+        }
+        next
+    }
+
+    /// Put to sleep, and not asked for since: every verb that changes the intent wakes it.
+    pub fn asleep(&self) -> bool {
+        self.activity.asleep_since.is_some_and(|since| since > self.intent.at)
+    }
 }

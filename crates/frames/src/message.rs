@@ -103,7 +103,7 @@ pub struct Process {
 /// connection) before it flows on into the log alone.
 pub const ATTACH_PATIENCE_MS: u64 = 60_000;
 
-/// Gateway → supervisor: run the main command. Idempotent for the same run; a lower run, or
+/// Gateway → supervisor: run the main command. Idempotent for the same (run, restart); a lower one, or
 /// another incarnation than in [`Welcome`], is ignored.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct Go {
@@ -116,6 +116,12 @@ pub struct Go {
     /// The main command; its exec id is `main-RUN` and its output is always kept.
     #[prost(message, optional, tag = "3")]
     pub process: Option<Process>,
+    /// How often this run has been started again, by its restart policy or after a loss; 0: the
+    /// first time. (run, restart) names one execution of the command and only ever rises: a
+    /// higher one runs the command again once the last execution has ended, the same one is
+    /// answered with [`MainState`] and starts nothing, a lower one likewise.
+    #[prost(uint32, tag = "4")]
+    pub restart: u32,
 }
 
 /// Supervisor → gateway: what the main command does.
@@ -130,6 +136,9 @@ pub struct MainState {
     /// Set once it has ended.
     #[prost(message, optional, tag = "3")]
     pub exited: Option<Exited>,
+    /// Which execution of that run, as in [`Go`].
+    #[prost(uint32, tag = "4")]
+    pub restart: u32,
 }
 
 /// How a process ended.
@@ -158,6 +167,9 @@ pub struct ResultStored {
     /// Which run.
     #[prost(uint64, tag = "1")]
     pub run: u64,
+    /// Which execution of that run, as in [`Go`].
+    #[prost(uint32, tag = "2")]
+    pub restart: u32,
 }
 
 /// Gateway → supervisor: start a process and attach to it. Opening an id that is known attaches

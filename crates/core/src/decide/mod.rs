@@ -24,10 +24,14 @@ pub enum Action {
     Create,
     /// Start the backing.
     Start,
-    /// Tell the connected supervisor to run the main command.
+    /// Tell the connected supervisor to run the main command. Done once it has answered with the
+    /// state of this execution or a later one, and that is in
+    /// [`Session::Connected`](crate::Session).
     Go {
         /// Of this run.
         run: u64,
+        /// Which execution of it.
+        restart: u32,
         /// Valid in this incarnation only.
         incarnation: u64,
     },
@@ -56,6 +60,27 @@ pub enum Action {
     },
 }
 
+impl Action {
+    /// The step in one lower-case word, as in [`ErrorNote::stage`](crate::ErrorNote::stage).
+    pub const fn stage(&self) -> &'static str {
+        match self {
+            Self::EnsureWorkspace => "workspace",
+            Self::PullImage => "pull",
+            Self::Create => "create",
+            Self::Start => "start",
+            Self::Go { .. } => "session",
+            Self::Stop { .. } => "stop",
+            Self::Kill => "kill",
+            Self::Freeze => "freeze",
+            Self::Thaw => "thaw",
+            Self::Remove => "remove",
+            Self::DiscardWorkspace => "discard",
+            Self::ForgetRecord => "forget",
+            Self::RequestDelete { .. } => "delete",
+        }
+    }
+}
+
 /// What to do next, and why.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
@@ -76,7 +101,7 @@ pub fn decide(record: &Record, live: &Live, now: Timestamp) -> Decision {
     let _unused = (record, live, now);
     Decision {
         action: None,
-        reason: Reason::Settled,
+        reason: Reason::NotYetObserved,
         waits_for: None,
         wake_at: None,
         attempt: None,
