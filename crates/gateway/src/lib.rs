@@ -9,10 +9,12 @@
 pub mod clock;
 pub mod failpoint;
 pub mod gateway;
+pub mod home;
 pub mod metrics;
 pub mod reconcile;
 pub mod refusal;
 pub mod registry;
+pub mod session;
 pub mod sessions;
 pub mod verbs;
 

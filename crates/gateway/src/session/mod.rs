@@ -1,0 +1,24 @@
+//! Sessions with supervisors: one per sandbox, kept open for ever, shared by everything that talks
+//! to the inside of a sandbox.
+//!
+//! ```text
+//!  reconciler --want/go/result--> SessionHub <--exec_open/exec_attach-- gRPC
+//!                                    |
+//!            one task per sandbox:  keeper --open_session--> driver
+//!                                    |  handshake, probe, reconnect
+//!                                  link: reader -> dispatch -> exec inboxes, log store, facts
+//!                                        writer <- outbox (fair between streams)
+//! ```
+//! What a supervisor says is untrusted and touches its own sandbox only: every queue here is
+//! bounded by a window that the supervisor must keep, or it loses that exec.
+//!
+//! Deliberately absent: any decision about a sandbox's life. The hub says what it knows and wakes
+//! the reconciler.
+
+pub mod exec;
+pub mod hub;
+pub mod logs;
+
+pub use exec::{ExecExit, ExecInput, ExecOutput, ExecRequest, ExecStream};
+pub use hub::SessionHub;
+pub use logs::{LogError, LogQuery, LogStore, LogStream};
