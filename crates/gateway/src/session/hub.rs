@@ -84,8 +84,8 @@ impl Sessions for SessionHub {
         None
     }
 
-    fn result_stored(&self, id: &SandboxId, run: u64) {
-        let _unused = (id, run);
+    fn result_stored(&self, id: &SandboxId, run: u64, restart: u32) {
+        let _unused = (id, run, restart);
     }
 
     async fn go(&self, _id: &SandboxId, _order: GoOrder) -> Result<(), SessionError> {
