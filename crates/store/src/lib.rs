@@ -11,13 +11,17 @@ mod change;
 mod error;
 
 #[cfg(feature = "conformance")]
+pub mod conformance;
+#[cfg(feature = "conformance")]
 pub mod memory;
+mod sqlite;
 
 pub use bounds::EventBounds;
 pub use change::{Change, Contents, Event, Meta, Priority, Tombstone};
 pub use error::StoreError;
 #[cfg(feature = "conformance")]
 pub use memory::MemoryStore;
+pub use sqlite::{Reserve, SqliteOptions, SqliteStore};
 
 use async_trait::async_trait;
 

@@ -248,13 +248,13 @@ impl Data {
         for change in changes {
             let (kind, id, expected, after) = match change {
                 Change::PutRecord(r) => {
-                    ("sandbox", r.id.as_str(), r.revision, Some(r.revision + 1))
+                    ("sandbox", r.id.as_str(), r.revision, Some(r.revision.saturating_add(1)))
                 }
                 Change::BuryRecord { id, revision, .. } => {
                     ("sandbox", id.as_str(), *revision, None)
                 }
                 Change::PutWorkspace(w) => {
-                    ("workspace", w.id.as_str(), w.revision, Some(w.revision + 1))
+                    ("workspace", w.id.as_str(), w.revision, Some(w.revision.saturating_add(1)))
                 }
                 Change::BuryWorkspace { id, revision, .. } => {
                     ("workspace", id.as_str(), *revision, None)
