@@ -20,6 +20,7 @@ pub mod live;
 pub mod observation;
 pub mod project;
 pub mod record;
+pub mod run;
 pub mod spec;
 pub mod time;
 pub mod verb;

@@ -29,7 +29,7 @@ pub enum Session {
 
 /// What the supervisor says of the main command, of its own life only: a PID 1 that has just been
 /// started says [`MainStatus::Waiting`], whatever an earlier one left on disk (a result found
-/// there is stored with [`Observation::with_result`](crate::Observation::with_result)).
+/// there is stored with [`Record::hear`](crate::Record::hear)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MainStatus {
     /// It has had no `go` in this incarnation.

@@ -223,7 +223,8 @@ impl Observation {
     }
 
     /// This observation with a supervisor's word that a run ended. An older result than the one
-    /// that is known changes nothing.
+    /// that is known changes nothing. See [`Record::hear`](crate::Record::hear), which checks that
+    /// the execution was ordered.
     #[must_use]
     pub fn with_result(&self, result: RunResult, now: Timestamp) -> Self {
         let mut next = self.clone();

@@ -1,10 +1,16 @@
 //! What people see: derived from the facts at the moment of looking, stored nowhere.
 
+mod conditions;
+mod phase;
+mod since;
+mod words;
+
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::condition::{Condition, Reason};
+use crate::condition::Condition;
+use crate::decide::decide;
 use crate::live::Live;
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -73,17 +79,21 @@ pub struct View {
     pub conditions: Vec<Condition>,
 }
 
-/// Derives the view. Total and pure.
+/// Derives the view. Total and pure; what is waited for and what comes next are [`decide`]'s own
+/// answer, so what is shown and what is done cannot differ.
 pub fn project(record: &Record, live: &Live, now: Timestamp) -> View {
-    let _unused = live;
+    let decision = decide(record, live, now);
+    let phase = phase::of(record, &decision);
+    let reason = words::reason(record, &decision);
+    let since = since::of(record, live, decision.reason);
     View {
-        phase: Phase::Unknown,
-        reason: Reason::NotYetObserved.to_string(),
-        message: String::new(),
-        since: record.created_at,
-        waits_for: Some(WaitsFor::Time),
-        next: String::new(),
-        next_at: Some(now),
-        conditions: Vec::new(),
+        phase,
+        message: words::message(record, live, &decision),
+        since,
+        waits_for: decision.waits_for,
+        next: words::next(record, &decision),
+        next_at: decision.wake_at.filter(|_| decision.waits_for.is_some()),
+        conditions: conditions::of(record, live, phase, reason, since),
+        reason: reason.to_owned(),
     }
 }

@@ -6,7 +6,7 @@ use crate::activity::Activity;
 use crate::attempt::Attempt;
 use crate::id::{Name, SandboxId};
 use crate::intent::Intent;
-use crate::observation::{BackingReport, Observation};
+use crate::observation::{BackingReport, Observation, RunResult};
 use crate::time::Timestamp;
 
 /// What makes a sandbox the same one for life; made once, never again by a start.
@@ -58,6 +58,17 @@ impl Record {
             next.restarts = self.observed.restarts.saturating_add(1);
         }
         next
+    }
+
+    /// The observation after a supervisor's word that a run ended. A word on an execution that
+    /// was never ordered changes nothing: a supervisor is not trusted to count.
+    #[must_use]
+    pub fn hear(&self, result: RunResult, now: Timestamp) -> Observation {
+        let ordered = self.attempt.go.map(|go| (go.run, go.restart));
+        if Some((result.run, result.restart)) > ordered {
+            return self.observed.clone();
+        }
+        self.observed.with_result(result, now)
     }
 
     /// Put to sleep, and not asked for since: every verb that changes the intent wakes it.

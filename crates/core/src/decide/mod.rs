@@ -4,14 +4,26 @@
 //! every answer leads on. It takes a decision only on facts that this process has looked at, never
 //! on a phase. The caller carries the decision out, looks again and asks again.
 
+mod bring_up;
+mod connected;
+mod facts;
+mod remove;
+mod take_down;
+
 use std::time::Duration;
 
+pub use bring_up::{START_DEADLINE, SUPERVISOR_DEADLINE};
+
 use crate::attempt::Attempt;
+use crate::backoff;
 use crate::condition::Reason;
+use crate::intent::Want;
 use crate::live::Live;
+use crate::observation::{Backing, UnknownWhy};
 use crate::project::WaitsFor;
 use crate::record::Record;
 use crate::time::Timestamp;
+use facts::Facts;
 
 /// One thing to do on a backend, or with the record itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -96,14 +108,103 @@ pub struct Decision {
     pub attempt: Option<Attempt>,
 }
 
-/// Says what to do next. Total and pure: same arguments, same answer.
-pub fn decide(record: &Record, live: &Live, now: Timestamp) -> Decision {
-    let _unused = (record, live, now);
-    Decision {
-        action: None,
-        reason: Reason::NotYetObserved,
-        waits_for: None,
-        wake_at: None,
-        attempt: None,
+impl Decision {
+    const fn act(action: Action, reason: Reason, attempt: Option<Attempt>) -> Self {
+        Self {
+            action: Some(action),
+            reason,
+            waits_for: Some(WaitsFor::Time),
+            wake_at: None,
+            attempt,
+        }
+    }
+
+    const fn wait(reason: Reason, waits_for: WaitsFor, wake_at: Option<Timestamp>) -> Self {
+        Self { action: None, reason, waits_for: Some(waits_for), wake_at, attempt: None }
+    }
+
+    const fn settled(reason: Reason, waits_for: Option<WaitsFor>) -> Self {
+        Self { action: None, reason, waits_for, wake_at: None, attempt: None }
     }
 }
+
+/// Says what to do next. Total and pure: same arguments, same answer.
+///
+/// The caller's side of the loop:
+/// 1. look ([`Record::observe`]), then decide;
+/// 2. store `attempt` if there is one, together with what was observed, before anything is done;
+/// 3. carry the action out; store [`attempt::succeeded`](crate::attempt::succeeded) or
+///    [`attempt::failed`](crate::attempt::failed);
+/// 4. look and decide again. The same action decided again on an unchanged observation is a
+///    failure too: [`attempt::without_effect`](crate::attempt::without_effect).
+pub fn decide(record: &Record, live: &Live, now: Timestamp) -> Decision {
+    let decision = on_facts(Facts { record, live, now });
+    if !live.gateway_hold {
+        return decision;
+    }
+    // What needs nothing done is as true in hold as ever.
+    if decision.action.is_some() {
+        return Decision::wait(Reason::GatewayOnHold, WaitsFor::User, None);
+    }
+    Decision { attempt: None, ..decision }
+}
+
+fn on_facts(facts: Facts<'_>) -> Decision {
+    let record = facts.record;
+    if record.intent.want == Want::Deleted && remove::forget_now(facts) {
+        return Decision::act(Action::ForgetRecord, Reason::Deleting, None);
+    }
+    if let Some(decision) = not_seen(facts) {
+        return decision;
+    }
+    if store_rolled_back(record) {
+        return Decision::wait(Reason::StoreRolledBack, WaitsFor::User, None);
+    }
+    match record.intent.want {
+        Want::Deleted => remove::remove(facts),
+        Want::Stopped => take_down::take_down(facts),
+        Want::Running if record.asleep() => take_down::sleep(facts),
+        Want::Running => bring_up::bring_up(facts),
+    }
+}
+
+/// Nothing is concluded, and nothing done, while the backing cannot be looked at.
+fn not_seen(facts: Facts<'_>) -> Option<Decision> {
+    let Facts { record, live, now } = facts;
+    if live.driver_missing {
+        return Some(facts.wait_outside(Reason::DriverNotConfigured));
+    }
+    let why = match record.observed.backing {
+        Backing::Unknown { why, .. } => Some(why),
+        _ => None,
+    };
+    if why.is_none() && live.look_error.is_some() {
+        return Some(facts.wait_outside(Reason::EngineUnreachable));
+    }
+    if !live.looked && live.look_error.is_none() {
+        // Looking is the caller's first step; this is for one that could not finish it.
+        let again = now + NOT_YET_AGAIN;
+        return Some(Decision::wait(Reason::NotYetObserved, WaitsFor::Time, Some(again)));
+    }
+    let reason = match why? {
+        UnknownWhy::NotYetObserved if live.look_error.is_none() => {
+            let again = now + NOT_YET_AGAIN;
+            return Some(Decision::wait(Reason::NotYetObserved, WaitsFor::Time, Some(again)));
+        }
+        UnknownWhy::NotYetObserved | UnknownWhy::EngineUnreachable => Reason::EngineUnreachable,
+        UnknownWhy::OtherEngine => Reason::OtherEngine,
+        UnknownWhy::Unintelligible => Reason::Unintelligible,
+    };
+    let again = backoff::look_again(record.observed.since, now);
+    Some(Decision::wait(reason, WaitsFor::Outside, Some(again)))
+}
+
+/// The backing was made from a newer intent than the record knows: the store was rolled back, and
+/// whatever the record says of it is too old to act on.
+fn store_rolled_back(record: &Record) -> bool {
+    let seen = !matches!(record.observed.backing, Backing::Unknown { .. } | Backing::Absent);
+    seen && record.observed.generation.is_some_and(|carried| carried > record.intent.generation)
+}
+
+/// How soon to ask again about a backing that is being looked at for the first time.
+const NOT_YET_AGAIN: Duration = Duration::from_secs(1);
