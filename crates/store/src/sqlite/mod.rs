@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!   store.db            the database             store.db.lock      the holder's pid, locked
-//!   store.db-wal        its write-ahead log      store.db.schema-1  copy before a migration
+//!   store.db-wal        its write-ahead log      store.db.opened    number of the last opening
+//!   store.db.schema-1   copy before a migration
 //! ```
 //!
 //! A file that cannot be opened (damaged, newer, locked, read-only, foreign) is refused with its
@@ -11,6 +12,7 @@
 mod apply;
 mod failure;
 mod header;
+mod life;
 mod lock;
 mod opening;
 mod read;

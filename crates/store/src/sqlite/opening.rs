@@ -16,7 +16,7 @@ use super::failure::{from_io, from_sqlite};
 use super::lock::StoreLock;
 use super::room::Room;
 use super::timeline::Timeline;
-use super::{beside, header, schema};
+use super::{beside, header, life, schema};
 use crate::error::StoreError;
 
 /// Up to this size the whole structure is checked at every start; above, a start would be slow
@@ -42,6 +42,7 @@ pub(super) fn open(database: &Path, options: SqliteOptions) -> Result<Opened, St
     let wal = beside(database, "-wal");
     if exists(database)? {
         header::check(database, &wal)?;
+        life::part_from_foreign_log(database, &wal)?;
     } else if exists(&wal)? {
         return Err(StoreError::Damaged {
             message: format!(
@@ -58,6 +59,7 @@ pub(super) fn open(database: &Path, options: SqliteOptions) -> Result<Opened, St
     check_structure(&connection, &handle)?;
     schema::migrate(&mut connection, database)?;
     prepare(&connection)?;
+    life::begin(&connection, database)?;
     sync_directory(database)?;
     let room = Room::open(&connection, handle, writable(&wal)?, database, options.reserve)?;
     let timeline = Timeline::load(&connection, options.bounds).map_err(from_sqlite)?;
@@ -141,9 +143,7 @@ fn prepare(connection: &Connection) -> Result<(), StoreError> {
     connection
         .pragma_update_and_check(None, "wal_autocheckpoint", CHECKPOINT_PAGES, |_| Ok(()))
         .map_err(from_sqlite)?;
-    connection
-        .execute_batch("DELETE FROM filler; PRAGMA wal_checkpoint(PASSIVE);")
-        .map_err(from_sqlite)
+    connection.execute_batch("DELETE FROM filler").map_err(from_sqlite)
 }
 
 /// Makes names in the database's directory, and the directory's own, survive a power cut.

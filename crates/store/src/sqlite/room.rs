@@ -53,6 +53,8 @@ pub(super) struct Room {
     directory: PathBuf,
     database: File,
     log: File,
+    /// The log has its blocks, or cannot be given any here.
+    log_allocated: bool,
     whole: bool,
 }
 
@@ -68,7 +70,8 @@ impl Room {
         reserve: Reserve,
     ) -> Result<Self, StoreError> {
         let directory = super::directory(path).to_owned();
-        let mut room = Self { reserve, directory, database, log, whole: true };
+        let mut room =
+            Self { reserve, directory, database, log, log_allocated: false, whole: true };
         room.make_whole(connection)?;
         Ok(room)
     }
@@ -102,9 +105,15 @@ impl Room {
         self.log.sync_data()
     }
 
-    fn look(&self, connection: &Connection) -> Result<bool, StoreError> {
+    fn look(&mut self, connection: &Connection) -> Result<bool, StoreError> {
         let Some(free_bytes) = self.free_bytes() else { return Ok(false) };
         if free_bytes < self.reserve.min_free_bytes {
+            return Ok(false);
+        }
+        if !self.log_allocated {
+            self.log_allocated = allocate(&self.log, 0, self.reserve.log_bytes) != Allocated::Full;
+        }
+        if !self.log_allocated {
             return Ok(false);
         }
         if free_pages(connection)? >= self.reserve.keep_pages {
@@ -135,10 +144,11 @@ impl Room {
             .unsigned_abs()
             * PAGE_BYTES;
         // Some pages more than the zeros themselves need.
-        let allocated = allocate(&self.database, used, grow_bytes + 64 * PAGE_BYTES)
-            && allocate(&self.log, 0, self.reserve.log_bytes);
-        if !allocated && free_bytes < 3 * grow_bytes + self.reserve.log_bytes {
-            return Ok(false);
+        match allocate(&self.database, used, grow_bytes + 64 * PAGE_BYTES) {
+            Allocated::Yes => {}
+            Allocated::Full => return Ok(false),
+            Allocated::Unsupported if free_bytes < 3 * grow_bytes => return Ok(false),
+            Allocated::Unsupported => {}
         }
         connection
             .execute("INSERT INTO filler (body) VALUES (zeroblob(?1))", params![zeros_bytes])
@@ -164,13 +174,27 @@ pub(super) fn written_back(connection: &Connection) -> Result<bool, StoreError> 
     Ok(busy == 0 && in_log == written)
 }
 
-/// Allocates blocks without changing the file's size; `false`: not possible here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Allocated {
+    Yes,
+    Full,
+    /// This system or file system has no such call.
+    Unsupported,
+}
+
+/// Allocates blocks without changing the file's size.
 #[cfg(target_os = "linux")]
-fn allocate(file: &File, offset: u64, bytes: u64) -> bool {
-    rustix::fs::fallocate(file, rustix::fs::FallocateFlags::KEEP_SIZE, offset, bytes).is_ok()
+fn allocate(file: &File, offset: u64, bytes: u64) -> Allocated {
+    use rustix::fs::{FallocateFlags, fallocate};
+    use rustix::io::Errno;
+    match fallocate(file, FallocateFlags::KEEP_SIZE, offset, bytes) {
+        Ok(()) => Allocated::Yes,
+        Err(Errno::OPNOTSUPP | Errno::NOSYS) => Allocated::Unsupported,
+        Err(_) => Allocated::Full,
+    }
 }
 
 #[cfg(not(target_os = "linux"))]
-fn allocate(_file: &File, _offset: u64, _bytes: u64) -> bool {
-    false
+fn allocate(_file: &File, _offset: u64, _bytes: u64) -> Allocated {
+    Allocated::Unsupported
 }

@@ -108,6 +108,33 @@ async fn yesterdays_copy_put_back_is_exactly_yesterday() {
 }
 
 #[tokio::test]
+async fn yesterdays_copy_put_back_after_a_crash_is_exactly_yesterday() {
+    let home = tempfile::tempdir().unwrap();
+    let (live, copy) = (home.path().join("live.db"), home.path().join("yesterday"));
+    let yesterday = store_with(&live, 200).await;
+    fs::copy(&live, &copy).unwrap();
+    let store = SqliteStore::open(&live).await.unwrap();
+    for number in 200..300 {
+        store.commit(Priority::Normal, made(number)).await.unwrap();
+    }
+    // What a kill leaves, with yesterday's database in the place of today's.
+    let crashed = tempfile::tempdir().unwrap();
+    let path = crashed.path().join("store.db");
+    fs::copy(&copy, &path).unwrap();
+    for suffix in ["-wal", ".opened"] {
+        let name = |stem: &str| format!("{stem}{suffix}");
+        fs::copy(home.path().join(name("live.db")), crashed.path().join(name("store.db"))).unwrap();
+    }
+    for _twice in 0..2 {
+        let store = SqliteStore::open(&path).await.unwrap();
+        assert_eq!(store.load().await.unwrap().records, yesterday);
+    }
+    let aside = fs::read_dir(crashed.path()).unwrap().map(|file| file.unwrap().file_name());
+    let kept = |name: std::ffi::OsString| name.to_string_lossy().contains("-wal.of-opening-");
+    assert_eq!(aside.filter(|name| kept(name.clone())).count(), 1, "today's log is kept");
+}
+
+#[tokio::test]
 async fn the_file_alone_is_a_whole_copy_while_nobody_has_it_open() {
     let home = tempfile::tempdir().unwrap();
     let path = home.path().join("store.db");

@@ -39,3 +39,9 @@ CREATE TABLE filler (
     key  INTEGER PRIMARY KEY,
     body BLOB NOT NULL
 );
+
+-- How often the database was opened for writing: see life.rs.
+CREATE TABLE opening (
+    key    INTEGER PRIMARY KEY CHECK (key = 1),
+    number INTEGER NOT NULL
+);
