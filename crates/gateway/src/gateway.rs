@@ -2,18 +2,53 @@
 //! questions read memory and never an engine.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
-use sandkeep_core::{Live, Record, SandboxId, View, Workspace};
-use sandkeep_store::Event;
+use sandkeep_core::{Explanation, GatewayId, Live, Record, SandboxId, View, Workspace, explain};
+use sandkeep_driver::Driver;
+use sandkeep_store::{Change, Event, Meta, Priority, Store, StoreError};
 
+use crate::clock::Clock;
+use crate::drivers::Drivers;
+use crate::metrics::Metrics;
+use crate::reconcile::queue::Queue;
 use crate::refusal::Refusal;
+use crate::registry::Registry;
+use crate::sessions::Sessions;
+use crate::shared::Shared;
 use crate::verbs::wishes::Wishes;
+use crate::{adopt, follow, reconcile, verbs};
 
 /// The control plane of one home.
 #[derive(Debug)]
-pub struct Gateway {}
+pub struct Gateway {
+    pub(crate) shared: Arc<Shared>,
+}
+
+/// What a gateway is put together from.
+#[derive(Debug)]
+pub struct GatewayParts {
+    /// Open, and this process the only writer.
+    pub store: Arc<dyn Store>,
+    /// The default one first.
+    pub drivers: Vec<Arc<dyn Driver>>,
+    /// Whose wake-ups go to `queue`.
+    pub sessions: Arc<dyn Sessions>,
+    /// New.
+    pub queue: Queue,
+    /// The time.
+    pub clock: Arc<dyn Clock>,
+    /// The counters.
+    pub metrics: Arc<Metrics>,
+    /// The home directory: never to be shown inside a sandbox.
+    pub home: PathBuf,
+    /// The gateway's own facts, as [`Gateway::identify`] gave them.
+    pub meta: Meta,
+    /// Id of the machine that this process runs on.
+    pub machine: String,
+}
 
 /// A request for a new sandbox.
 #[derive(Debug, Clone)]
@@ -94,10 +129,64 @@ pub struct HoldState {
 }
 
 impl Gateway {
+    /// The gateway's own facts: made durable in a new store, read from an old one.
+    pub async fn identify(
+        store: &dyn Store,
+        new: GatewayId,
+        machine: &str,
+    ) -> Result<Meta, StoreError> {
+        if let Some(meta) = store.load().await?.meta {
+            return Ok(meta);
+        }
+        let meta =
+            Meta { gateway: new, machine: machine.to_owned(), hold: None, disowned: Vec::new() };
+        store.commit(Priority::Normal, vec![Change::PutMeta(meta.clone())]).await?;
+        Ok(meta)
+    }
+
+    /// Loads the store. Verbs and questions are answered from now on; nothing is reconciled before
+    /// [`run`](Self::run).
+    pub async fn open(parts: GatewayParts) -> Result<Arc<Self>, StoreError> {
+        let registry = Registry::load(
+            parts.store,
+            Arc::clone(&parts.clock),
+            Arc::clone(&parts.metrics),
+            parts.meta,
+        );
+        let shared = Arc::new(Shared {
+            registry: Arc::new(registry.await?),
+            drivers: Drivers::new(parts.drivers),
+            sessions: parts.sessions,
+            queue: parts.queue,
+            clock: parts.clock,
+            metrics: parts.metrics,
+            home: parts.home,
+            machine: parts.machine,
+            hold: Mutex::default(),
+        });
+        adopt::hold_when_moved(&shared).await;
+        Ok(Arc::new(Self { shared }))
+    }
+
+    /// Reconciles everything until [`stop`](Self::stop); then waits for the passes under way.
+    pub async fn run(&self) {
+        reconcile::run(Arc::clone(&self.shared)).await;
+    }
+
+    /// Ends [`run`](Self::run). Sandboxes are left as they are.
+    pub fn stop(&self) {
+        self.shared.queue.close();
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.shared.metrics
+    }
+
     /// Makes a sandbox. Answered once durable. A repeated id answers with what is there.
     pub async fn create(&self, request: CreateSandbox, by: &str) -> Result<Snapshot, Refusal> {
-        let _unused = (request, by);
-        unimplemented!()
+        let id = verbs::create::create(&self.shared, request, by).await?;
+        self.get(id.as_str())
     }
 
     /// start, stop, restart: by name (the newest of that name) or id.
@@ -107,11 +196,12 @@ impl Gateway {
         verb: IntentVerb,
         by: &str,
     ) -> Result<Snapshot, Refusal> {
-        let _unused = (name, verb, by);
-        unimplemented!()
+        let id = verbs::intent::set_intent(&self.shared, name, verb, by).await?;
+        self.get(id.as_str())
     }
 
-    /// delete: accepted in every state.
+    /// delete: accepted in every state. Answers with what is left to see, which is the sandbox as
+    /// it was asked to go when it is gone already.
     pub async fn delete(
         &self,
         name: &str,
@@ -119,27 +209,33 @@ impl Gateway {
         forget: bool,
         by: &str,
     ) -> Result<Snapshot, Refusal> {
-        let _unused = (name, discard_workspace, forget, by);
-        unimplemented!()
+        let before = self.get(name)?;
+        let id = verbs::delete::delete(&self.shared, name, discard_workspace, forget, by).await?;
+        Ok(self.shared.snapshot(&id).unwrap_or(before))
     }
 
     /// One sandbox, by name (the newest of that name) or id.
     pub fn get(&self, name: &str) -> Result<Snapshot, Refusal> {
-        let _unused = name;
-        unimplemented!()
+        let id = self.shared.registry.resolve(name)?;
+        self.shared.snapshot(&id).map_or_else(|| self.get(name), Ok)
     }
 
     /// All sandboxes whose labels hold all of `selector`, by creation time, oldest first.
     pub fn list(&self, selector: &BTreeMap<String, String>) -> Vec<Snapshot> {
-        let _unused = selector;
-        unimplemented!()
+        let ids = self.shared.registry.ids();
+        let snapshots = ids.iter().filter_map(|id| self.shared.snapshot(id));
+        let mut chosen: Vec<Snapshot> =
+            snapshots.filter(|snapshot| matches(&snapshot.record, selector)).collect();
+        chosen.sort_by(|a, b| {
+            (a.record.created_at, &a.record.id).cmp(&(b.record.created_at, &b.record.id))
+        });
+        chosen
     }
 
     /// The sandbox now, then after each change of its facts (a slow reader sees the newest only);
     /// `None` and the end once its record is gone.
     pub fn watch(&self, name: &str) -> Result<BoxStream<'static, Option<Snapshot>>, Refusal> {
-        let _unused = name;
-        unimplemented!()
+        follow::watch(&self.shared, name)
     }
 
     /// The timeline, oldest first; with `follow` it goes on as things happen. Of one sandbox (by
@@ -149,46 +245,59 @@ impl Gateway {
         name: Option<&str>,
         follow: bool,
     ) -> Result<BoxStream<'static, Result<Event, Refusal>>, Refusal> {
-        let _unused = (name, follow);
-        unimplemented!()
+        follow::events(&self.shared, name, follow)
+    }
+
+    /// What was asked, what is seen, what differs and what may be done.
+    pub fn explain(&self, name: &str) -> Result<(Snapshot, Explanation), Refusal> {
+        let snapshot = self.get(name)?;
+        let now = self.shared.clock.now();
+        let explanation = explain(&snapshot.record, &snapshot.live, now);
+        Ok((snapshot, explanation))
     }
 
     /// All workspaces, by name.
     pub fn workspaces(&self) -> Vec<WorkspaceView> {
-        unimplemented!()
+        let mut all: Vec<_> =
+            self.shared.registry.inner().workspaces.values().map(Arc::clone).collect();
+        all.sort_by(|a, b| a.name.cmp(&b.name));
+        all.iter().map(|workspace| self.shared.view_workspace(workspace)).collect()
     }
 
     /// One workspace, by name or id.
     pub fn workspace(&self, name: &str) -> Result<WorkspaceView, Refusal> {
-        let _unused = name;
-        unimplemented!()
+        let workspace = self.shared.registry.resolve_workspace(name)?;
+        Ok(self.shared.view_workspace(&workspace))
     }
 
     /// Discards a workspace that nothing holds or refers to.
-    pub async fn delete_workspace(&self, name: &str, by: &str) -> Result<WorkspaceView, Refusal> {
-        let _unused = (name, by);
-        unimplemented!()
+    pub async fn delete_workspace(&self, name: &str, _by: &str) -> Result<WorkspaceView, Refusal> {
+        let workspace = verbs::workspace::delete(&self.shared, name).await?;
+        Ok(self.shared.view_workspace(&workspace))
     }
 
     /// The drivers and whether they answer.
     pub fn drivers(&self) -> Vec<DriverState> {
-        unimplemented!()
+        self.shared.drivers.report()
     }
 
     /// Set while the gateway is in hold.
     pub fn hold(&self) -> Option<HoldState> {
-        unimplemented!()
+        self.shared.hold()
     }
 
     /// Ends the hold: what was found is ours again. Names of what was adopted.
     pub async fn adopt(&self, by: &str) -> Result<Vec<String>, Refusal> {
-        let _unused = by;
-        unimplemented!()
+        adopt::adopt(&self.shared, by).await
     }
 
     /// Ends the hold: what was found is left alone from now on. Names of what was disowned.
-    pub async fn disown(&self, by: &str) -> Result<Vec<String>, Refusal> {
-        let _unused = by;
-        unimplemented!()
+    pub async fn disown(&self, _by: &str) -> Result<Vec<String>, Refusal> {
+        adopt::disown(&self.shared).await
     }
+}
+
+fn matches(record: &Record, selector: &BTreeMap<String, String>) -> bool {
+    let labels = &record.intent.spec.labels;
+    selector.iter().all(|(key, value)| labels.get(key) == Some(value))
 }

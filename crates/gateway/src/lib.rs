@@ -6,19 +6,23 @@
 //!
 //! Deliberately absent: knowledge of any one runtime, and any decision about a sandbox's life.
 
+mod adopt;
 pub mod clock;
+mod drivers;
 pub mod failpoint;
+mod follow;
 pub mod gateway;
 pub mod home;
 pub mod metrics;
 pub mod reconcile;
 pub mod refusal;
-pub mod registry;
+mod registry;
 pub mod session;
 pub mod sessions;
+mod shared;
 pub mod verbs;
 
 pub use clock::{Clock, SystemClock};
-pub use gateway::{CreateSandbox, Gateway, Snapshot, WorkspaceView};
+pub use gateway::{CreateSandbox, Gateway, GatewayParts, Snapshot, WorkspaceView};
 pub use metrics::Metrics;
 pub use sessions::{GoOrder, SessionError, SessionTarget, Sessions};

@@ -1,0 +1,279 @@
+//! Hold, and the two ways out of it: `adopt` (what was found is ours again) and `disown` (it is
+//! left alone from now on).
+
+use std::sync::Arc;
+
+use sandkeep_core::{Activity, Attempt, Backing, Intent, Observation, Record, Want, Workspace};
+use sandkeep_driver::{CreateRequest, FoundBacking, FoundWorkspace};
+
+use sandkeep_store::Priority;
+
+use crate::drivers::Slot;
+use crate::gateway::HoldState;
+use crate::reconcile::compare::{self, Found};
+use crate::refusal::{Refusal, RefusalKind};
+use crate::shared::Shared;
+
+/// A home opened on another machine, or in hold when the last process ended, changes nothing on
+/// backends before a user has said whose it is.
+pub(crate) async fn hold_when_moved(shared: &Arc<Shared>) {
+    let meta = shared.registry.meta();
+    let machine = &shared.machine;
+    if meta.machine != *machine {
+        let message = "this home was last used on another machine; if both go on, both would act \
+                       on the same backends"
+            .to_owned();
+        let found = vec![format!("machine id {} here, {} in the home", machine, meta.machine)];
+        compare::hold(shared, "HomeMoved", message, found).await;
+    } else if let Some(reason) = meta.hold {
+        let message = "it was in hold when the last gateway ended".to_owned();
+        shared.set_hold(Some(HoldState { reason, message, found: Vec::new() }));
+    }
+}
+
+/// Rebuilds records from what backings and workspaces carry, and ends the hold.
+pub(crate) async fn adopt(shared: &Arc<Shared>, by: &str) -> Result<Vec<String>, Refusal> {
+    let mut names = Vec::new();
+    for slot in shared.drivers.all() {
+        let found = look(shared, slot).await?;
+        for workspace in &found.workspaces {
+            names.extend(adopt_workspace(shared, slot, workspace).await?);
+        }
+        for backing in &found.backings {
+            names.extend(adopt_backing(shared, slot, backing, by).await?);
+        }
+    }
+    end_hold(shared, &[]).await?;
+    Ok(names)
+}
+
+/// Leaves what was found alone from now on, and ends the hold.
+pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal> {
+    let mut names = Vec::new();
+    let mut ids = Vec::new();
+    for slot in shared.drivers.all() {
+        let found = look(shared, slot).await?;
+        for backing in unknown_backings(shared, &found) {
+            let name = backing.made_from.as_ref().map(|made| made.name.to_string());
+            names.push(name.unwrap_or_else(|| backing.id.to_string()));
+            ids.push(backing.id.to_string());
+        }
+        for backing in &found.backings {
+            outrank(shared, backing).await?;
+        }
+        for workspace in unknown_workspaces(shared, &found) {
+            names.push(workspace.name.to_string());
+            ids.push(workspace.id.to_string());
+        }
+    }
+    end_hold(shared, &ids).await?;
+    Ok(names)
+}
+
+async fn look(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<Found, Refusal> {
+    compare::find(shared, slot).await.map_err(|error| {
+        Refusal::new(
+            RefusalKind::Unreachable,
+            "EngineUnreachable",
+            "the hold was not ended",
+            format!("the driver {} cannot be asked: {}", slot.driver.name(), error.message),
+            "bring the engine back, then try again",
+        )
+    })
+}
+
+async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refusal> {
+    let mut meta = shared.registry.meta();
+    meta.hold = None;
+    meta.machine.clone_from(&shared.machine);
+    meta.disowned.extend(disowned.iter().cloned());
+    let stored = shared.registry.change_meta(meta).await;
+    stored.map_err(|error| Refusal::of_store("the hold was not ended", &error))?;
+    shared.set_hold(None);
+    shared.wake_all();
+    Ok(())
+}
+
+fn unknown_backings<'a>(
+    shared: &'a Shared,
+    found: &'a Found,
+) -> impl Iterator<Item = &'a FoundBacking> {
+    found.backings.iter().filter(|backing| {
+        let inner = shared.registry.inner();
+        let known = inner.entries.contains_key(&backing.id);
+        !known && !inner.tombstones.contains_key(backing.id.as_str())
+    })
+}
+
+fn unknown_workspaces<'a>(
+    shared: &'a Shared,
+    found: &'a Found,
+) -> impl Iterator<Item = &'a FoundWorkspace> {
+    found.workspaces.iter().filter(|workspace| {
+        let inner = shared.registry.inner();
+        let known = inner.workspaces.contains_key(&workspace.id);
+        !known && !inner.tombstones.contains_key(workspace.id.as_str())
+    })
+}
+
+async fn adopt_workspace(
+    shared: &Arc<Shared>,
+    slot: &Slot,
+    found: &FoundWorkspace,
+) -> Result<Option<String>, Refusal> {
+    let name = {
+        let inner = shared.registry.inner();
+        let id = found.id.as_str();
+        if inner.workspaces.contains_key(&found.id) || inner.tombstones.contains_key(id) {
+            return Ok(None);
+        }
+        free_name(&found.name, |name| inner.workspace_names.contains_key(name))
+    };
+    let workspace = Workspace {
+        id: found.id.clone(),
+        name,
+        driver: slot.driver.name().to_owned(),
+        engine: None,
+        created_at: shared.clock.now(),
+        marked: true,
+        holder: None,
+        discard: false,
+        handle: Some(found.handle.clone()),
+        bytes: None,
+        revision: 0,
+    };
+    let label = format!("workspace {}", workspace.name);
+    let stored = shared.registry.insert_workspace(workspace).await;
+    stored.map_err(|error| Refusal::of_store("the workspace was not adopted", &error))?;
+    Ok(Some(label))
+}
+
+fn free_name(
+    wanted: &sandkeep_core::Name,
+    taken: impl Fn(&sandkeep_core::Name) -> bool,
+) -> sandkeep_core::Name {
+    if !taken(wanted) {
+        return wanted.clone();
+    }
+    let stem: String = wanted.as_str().chars().take(56).collect();
+    (2..)
+        .filter_map(|number| format!("{stem}-{number}").parse().ok())
+        .find(|name| !taken(name))
+        .unwrap_or_else(|| wanted.clone())
+}
+
+async fn adopt_backing(
+    shared: &Arc<Shared>,
+    slot: &Slot,
+    found: &FoundBacking,
+    by: &str,
+) -> Result<Option<String>, Refusal> {
+    let Some(made) = &found.made_from else { return Ok(None) };
+    let refused = |error| Refusal::of_store("the sandbox was not adopted", &error);
+    if let Some(record) = shared.registry.record(&found.id) {
+        if made.generation <= record.intent.generation {
+            return Ok(None);
+        }
+        let newer = made.clone();
+        let live = found.backing.is_live();
+        let changed = shared.registry.change(&found.id, Priority::Reserve, move |draft| {
+            let intent = &mut draft.record.intent;
+            intent.generation = newer.generation;
+            intent.spec_generation = newer.generation;
+            intent.spec = newer.spec;
+            intent.run = intent.run.max(newer.run);
+            if intent.want != Want::Deleted {
+                intent.want = if live { Want::Running } else { intent.want };
+            }
+            draft.events.push(("Adopted", "rebuilt from what its backing carries".to_owned()));
+            true
+        });
+        changed.await.map_err(refused)?;
+        return Ok(Some(made.name.to_string()));
+    }
+    if shared.registry.inner().tombstones.contains_key(found.id.as_str()) {
+        return Ok(None);
+    }
+    let record = rebuilt(shared, slot, found, made, by);
+    let name = record.name.to_string();
+    let workspace = shared.registry.workspace(&record.intent.spec.workspace);
+    let mut workspace = match workspace {
+        Some(workspace) => (*workspace).clone(),
+        None => lost_workspace(shared, slot, made),
+    };
+    if workspace.holder.is_none() {
+        workspace.holder = Some(record.id.clone());
+    }
+    let message = "rebuilt from what its backing carries".to_owned();
+    let _one_at_a_time = shared.registry.creating().await;
+    shared.registry.insert(record, Some(workspace), message).await.map_err(refused)?;
+    Ok(Some(name))
+}
+
+/// A workspace that a backing names and that no driver has shown: marked, so that it is reported
+/// missing and never made anew.
+fn lost_workspace(shared: &Shared, slot: &Slot, made: &CreateRequest) -> Workspace {
+    let inner = shared.registry.inner();
+    Workspace {
+        id: made.spec.workspace.clone(),
+        name: free_name(&made.spec.workspace_name, |n| inner.workspace_names.contains_key(n)),
+        driver: slot.driver.name().to_owned(),
+        engine: None,
+        created_at: shared.clock.now(),
+        marked: true,
+        holder: None,
+        discard: false,
+        handle: None,
+        bytes: None,
+        revision: 0,
+    }
+}
+
+fn rebuilt(
+    shared: &Shared,
+    slot: &Slot,
+    found: &FoundBacking,
+    made: &CreateRequest,
+    by: &str,
+) -> Record {
+    let now = shared.clock.now();
+    let name = free_name(&made.name, |name| shared.registry.name_holder(name).is_some());
+    let mut intent = Intent::first(made.spec.clone(), by.to_owned(), now);
+    intent.generation = made.generation;
+    intent.spec_generation = made.generation;
+    intent.run = made.run;
+    // A backing that is down may have been stopped on purpose: bringing it up is one verb away,
+    // while running it unasked might not be wanted.
+    intent.want = if matches!(found.backing, Backing::Idle) || found.backing.is_live() {
+        Want::Running
+    } else {
+        Want::Stopped
+    };
+    Record {
+        id: found.id.clone(),
+        name,
+        driver: slot.driver.name().to_owned(),
+        created_at: now,
+        identity: made.identity.clone(),
+        intent,
+        observed: Observation::not_yet(now),
+        attempt: Attempt::default(),
+        activity: Activity::default(),
+        revision: 0,
+    }
+}
+
+/// The record's intent stands: its generation rises above what the backing carries.
+async fn outrank(shared: &Arc<Shared>, found: &FoundBacking) -> Result<(), Refusal> {
+    let Some(made) = &found.made_from else { return Ok(()) };
+    let carried = made.generation;
+    let changed = shared.registry.change(&found.id, Priority::Reserve, move |draft| {
+        let lower = carried > draft.record.intent.generation;
+        if lower {
+            draft.record.intent.generation = carried + 1;
+            draft.record.intent.spec_generation = carried + 1;
+        }
+        lower
+    });
+    changed.await.map(|_| ()).map_err(|error| Refusal::of_store("the hold was not ended", &error))
+}

@@ -1,0 +1,155 @@
+//! The drivers of this gateway: found by name, called within bounds.
+//!
+//! A stuck engine holds its own permits and deadlines only; no other driver and no question waits
+//! for it.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use sandkeep_driver::{Driver, DriverError, ErrorKind};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use crate::gateway::DriverState;
+
+/// Calls that change something, under way on one driver at once: enough to keep two cores and an
+/// engine busy, few enough that 1,000 sandboxes do not all start at one moment.
+const CALLS_AT_ONCE: usize = 16;
+
+/// Looks under way on one driver at once.
+const LOOKS_AT_ONCE: usize = 64;
+
+/// One driver, with its bounds and what is known of its engine.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    pub(crate) driver: Arc<dyn Driver>,
+    calls: Semaphore,
+    looks: Semaphore,
+    state: Mutex<EngineState>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct EngineState {
+    engine: Option<String>,
+    unreachable: Option<String>,
+    /// What backends carry was compared with the records since this process started.
+    compared: bool,
+}
+
+impl Slot {
+    fn new(driver: Arc<dyn Driver>) -> Self {
+        Self {
+            driver,
+            calls: Semaphore::new(CALLS_AT_ONCE),
+            looks: Semaphore::new(LOOKS_AT_ONCE),
+            state: Mutex::default(),
+        }
+    }
+
+    fn with_state<T>(&self, f: impl FnOnce(&mut EngineState) -> T) -> T {
+        f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// What backends carry was compared with the records: from now on the driver may be told to
+    /// change things.
+    pub(crate) fn set_compared(&self, engine: String) {
+        self.with_state(|state| {
+            state.compared = true;
+            state.engine = Some(engine);
+        });
+    }
+
+    /// See [`set_compared`](Self::set_compared).
+    pub(crate) fn compared(&self) -> bool {
+        self.with_state(|state| state.compared)
+    }
+
+    /// A call that changes something: waits for a permit, then at most `deadline`.
+    pub(crate) async fn call<T>(
+        &self,
+        stage: &'static str,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, DriverError>>,
+    ) -> Result<T, DriverError> {
+        let _permit = permit(&self.calls).await;
+        self.within(stage, deadline, work).await
+    }
+
+    /// A look: waits for a permit, then at most `deadline`.
+    pub(crate) async fn look<T>(
+        &self,
+        stage: &'static str,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, DriverError>>,
+    ) -> Result<T, DriverError> {
+        let _permit = permit(&self.looks).await;
+        self.within(stage, deadline, work).await
+    }
+
+    async fn within<T>(
+        &self,
+        stage: &'static str,
+        deadline: Duration,
+        work: impl Future<Output = Result<T, DriverError>>,
+    ) -> Result<T, DriverError> {
+        let outcome = tokio::time::timeout(deadline, work).await.unwrap_or_else(|_| {
+            let seconds = deadline.as_secs();
+            let message = format!("the engine did not answer within {seconds} s");
+            Err(DriverError::new(ErrorKind::Unavailable, stage, "EngineTimeout", message))
+        });
+        self.with_state(|state| match &outcome {
+            Err(error) if error.kind == ErrorKind::Unavailable => {
+                state.unreachable = Some(error.message.clone());
+            }
+            _ => state.unreachable = None,
+        });
+        outcome
+    }
+
+    fn report(&self) -> DriverState {
+        let state = self.with_state(|state| state.clone());
+        DriverState {
+            name: self.driver.name().to_owned(),
+            reachable: state.unreachable.is_none(),
+            message: state.unreachable.unwrap_or_default(),
+            engine: state.engine,
+        }
+    }
+}
+
+async fn permit(semaphore: &Semaphore) -> Option<SemaphorePermit<'_>> {
+    // The semaphores are never closed.
+    semaphore.acquire().await.ok()
+}
+
+/// All drivers, the default one first.
+#[derive(Debug)]
+pub(crate) struct Drivers {
+    slots: Vec<Arc<Slot>>,
+    by_name: HashMap<String, Arc<Slot>>,
+}
+
+impl Drivers {
+    pub(crate) fn new(drivers: Vec<Arc<dyn Driver>>) -> Self {
+        let slots: Vec<Arc<Slot>> = drivers.into_iter().map(|d| Arc::new(Slot::new(d))).collect();
+        let named = |slot: &Arc<Slot>| (slot.driver.name().to_owned(), Arc::clone(slot));
+        let by_name = slots.iter().map(named).collect();
+        Self { slots, by_name }
+    }
+
+    pub(crate) fn get(&self, name: &str) -> Option<&Arc<Slot>> {
+        self.by_name.get(name)
+    }
+
+    pub(crate) fn first(&self) -> Option<&Arc<Slot>> {
+        self.slots.first()
+    }
+
+    pub(crate) fn all(&self) -> &[Arc<Slot>] {
+        &self.slots
+    }
+
+    pub(crate) fn report(&self) -> Vec<DriverState> {
+        self.slots.iter().map(|slot| slot.report()).collect()
+    }
+}

@@ -1,0 +1,102 @@
+//! One pass over one key: look, decide, act, look again, until there is nothing to do.
+
+use std::sync::Arc;
+
+use sandkeep_core::attempt;
+use sandkeep_core::{Action, Decision, Observation, SandboxId, WorkspaceId, decide};
+
+use super::execute::{Outcome, execute};
+use super::{Summary, observe, report};
+use crate::shared::Shared;
+
+/// Steps in one pass before others get a turn: more than the longest way between two states.
+const STEPS_PER_PASS: usize = 24;
+
+/// Brings one sandbox as far as it goes now.
+pub(super) async fn sandbox(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId) {
+    let mut carried_out: Option<(Action, Observation)> = None;
+    for _ in 0..STEPS_PER_PASS {
+        let Some(record) = shared.registry.record(id) else { return };
+        observe::observe(shared, &record).await;
+        let Some((record, live)) = shared.facts(id) else { return };
+        let decision = decide(&record, &live, shared.clock.now());
+        let Some(action) = decision.action.clone() else {
+            return settle(shared, summary, id, &decision).await;
+        };
+        summary.acting(shared, id);
+        let again = carried_out
+            .take()
+            .is_some_and(|done| done == (action.clone(), record.observed.clone()));
+        if again {
+            let now = shared.clock.now();
+            let next = attempt::without_effect(&record.attempt, id, &action, now);
+            if report::store_attempt(shared, &record, Some(next)).await.is_err() {
+                return postpone(shared, id);
+            }
+            continue;
+        }
+        if report::store_attempt(shared, &record, decision.attempt).await.is_err() {
+            return postpone(shared, id);
+        }
+        match execute(shared, id, record.intent.generation, &action).await {
+            Outcome::Done => carried_out = Some((action, record.observed.clone())),
+            Outcome::Superseded => {}
+            Outcome::Gone => return,
+            Outcome::NotStored => return postpone(shared, id),
+        }
+    }
+    shared.wake(id);
+}
+
+/// Nothing to do now: what was seen becomes durable, and the next look is planned.
+async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decision: &Decision) {
+    if let Some(attempt) = &decision.attempt {
+        let Some(record) = shared.registry.record(id) else { return };
+        if report::store_attempt(shared, &record, Some(attempt.clone())).await.is_err() {
+            return postpone(shared, id);
+        }
+    }
+    report::announce(shared, id);
+    summary.settled(shared, id);
+    if shared.registry.flush(id).await.is_err() {
+        // What was seen stays staged; seeing it again costs nothing.
+        return postpone(shared, id);
+    }
+    if let Some(at) = decision.wake_at {
+        let now = shared.clock.now();
+        // Never busy: a wake-up that is due already still lets others have a turn.
+        let delay = at.since(now).max(std::time::Duration::from_millis(1));
+        shared.queue.wake_after(super::queue::Key::Sandbox(id.clone()), delay);
+    }
+}
+
+/// The store did not take a change that has to be durable before anything is done.
+fn postpone(shared: &Shared, id: &SandboxId) {
+    shared
+        .queue
+        .wake_after(super::queue::Key::Sandbox(id.clone()), std::time::Duration::from_secs(1));
+}
+
+/// Discards a workspace that a user asked to discard.
+pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
+    let Some(workspace) = shared.registry.workspace(id) else { return };
+    if !workspace.discard || shared.on_hold() {
+        return;
+    }
+    let again = super::queue::Key::Workspace(id.clone());
+    let Some(slot) = shared.drivers.get(&workspace.driver) else { return };
+    let compared = slot.compared() || super::compare::compare(shared, slot).await.is_ok();
+    if !compared {
+        return shared.queue.wake_after(again, std::time::Duration::from_secs(5));
+    }
+    let discarded =
+        slot.call("discard", super::execute::DISCARD_DEADLINE, slot.driver.discard_workspace(id));
+    let outcome = match discarded.await {
+        Ok(()) => shared.registry.bury_workspace(id).await.map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    if let Err(error) = outcome {
+        tracing::warn!(workspace = %id, error, "the workspace is not discarded yet");
+        shared.queue.wake_after(again, std::time::Duration::from_secs(5));
+    }
+}

@@ -1,0 +1,97 @@
+//! All records in memory, and the only way to change them: through the store.
+//!
+//! Questions are answered from here and never from an engine. Two kinds of change:
+//! *durable* ones go through [`write`] and show in memory only after the store has them; *staged*
+//! ones (what was observed) show at once and become durable with the next durable change or at the
+//! end of the reconciler's pass: losing them costs another look, nothing else.
+
+mod burial;
+mod entry;
+mod facts;
+mod load;
+mod lookup;
+mod workspace_write;
+mod write;
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use sandkeep_core::{Name, SandboxId, Workspace, WorkspaceId};
+use sandkeep_store::{Meta, Store, Tombstone};
+use tokio::sync::watch;
+
+pub(crate) use burial::WorkspaceFate;
+pub(crate) use entry::{Entry, Standing};
+pub(crate) use write::{Changed, Draft};
+
+use crate::clock::Clock;
+use crate::metrics::Metrics;
+
+/// Everything the gateway knows durably, in memory.
+#[derive(Debug)]
+pub(crate) struct Registry {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    metrics: Arc<Metrics>,
+    inner: Mutex<Inner>,
+    /// Rises when the timeline has grown; followers then read on from the store.
+    timeline: watch::Sender<u64>,
+    /// One writer of workspaces at a time: a workspace may be written with either of two sandboxes.
+    writing_workspace: Arc<tokio::sync::Mutex<()>>,
+    /// One creation at a time from the check of its names to the write.
+    creating: tokio::sync::Mutex<()>,
+}
+
+/// The indexes. Held for moments only, never over an await.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) entries: HashMap<SandboxId, Entry>,
+    /// All sandboxes of each name: at most one that is not being deleted.
+    pub(crate) bearers: HashMap<Name, Vec<SandboxId>>,
+    pub(crate) workspaces: HashMap<WorkspaceId, Arc<Workspace>>,
+    /// Workspaces with staged facts that are not durable yet.
+    pub(crate) dirty_workspaces: HashSet<WorkspaceId>,
+    pub(crate) workspace_names: HashMap<Name, WorkspaceId>,
+    pub(crate) tombstones: HashMap<String, Tombstone>,
+    pub(crate) meta: Meta,
+}
+
+impl Registry {
+    pub(crate) fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Follows the timeline from now on.
+    pub(crate) fn follow_timeline(&self) -> watch::Receiver<u64> {
+        self.timeline.subscribe()
+    }
+
+    /// The store, for the timeline's past.
+    pub(crate) fn store(&self) -> &Arc<dyn Store> {
+        &self.store
+    }
+
+    /// Ids of all sandboxes.
+    pub(crate) fn ids(&self) -> Vec<SandboxId> {
+        self.inner().entries.keys().cloned().collect()
+    }
+
+    /// Ids of the sandboxes of one driver.
+    pub(crate) fn ids_of(&self, driver: &str) -> Vec<SandboxId> {
+        let inner = self.inner();
+        let of_driver = inner.entries.values().filter(|entry| entry.record.driver == driver);
+        of_driver.map(|entry| entry.record.id.clone()).collect()
+    }
+
+    /// Workspaces that a user asked to discard.
+    pub(crate) fn workspaces_to_discard(&self) -> Vec<WorkspaceId> {
+        let inner = self.inner();
+        let discarded = inner.workspaces.values().filter(|workspace| workspace.discard);
+        discarded.map(|workspace| workspace.id.clone()).collect()
+    }
+
+    /// The gateway's own facts.
+    pub(crate) fn meta(&self) -> Meta {
+        self.inner().meta.clone()
+    }
+}

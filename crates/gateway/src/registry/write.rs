@@ -1,0 +1,280 @@
+//! Durable changes: one at a time for each sandbox, shown in memory only after the store has them.
+//!
+//! A change runs in a task of its own, so a caller that is cancelled half-way leaves neither a
+//! torn memory nor an unknown revision: the change holds as a whole or not at all.
+
+use std::sync::Arc;
+
+use sandkeep_core::{Record, SandboxId, Workspace};
+use sandkeep_store::{Change, Event, Meta, Priority, StoreError};
+
+use super::Registry;
+use super::entry::Standing;
+
+/// Events kept for a sandbox while they cannot be stored; older ones go first.
+const PENDING_EVENTS_MAX: usize = 64;
+
+/// A change being made: edit the record, add events.
+#[derive(Debug)]
+pub(crate) struct Draft {
+    /// The record to be stored.
+    pub(crate) record: Record,
+    /// Workspaces to be stored with it.
+    pub(crate) workspaces: Vec<Workspace>,
+    /// Lines of the timeline: reason, message.
+    pub(crate) events: Vec<(&'static str, String)>,
+}
+
+/// What became of a change.
+#[derive(Debug, Clone)]
+pub(crate) enum Changed {
+    /// It is durable.
+    Stored(Arc<Record>),
+    /// The editor had nothing to change.
+    Nothing,
+    /// The sandbox is gone.
+    Gone,
+}
+
+impl Registry {
+    /// Edits one record durably. The editor sees the newest record, under the record's own lock,
+    /// and answers whether there is anything to change; staged observations go along either way it
+    /// is stored.
+    pub(crate) async fn change(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        priority: Priority,
+        edit: impl FnOnce(&mut Draft) -> bool + Send + 'static,
+    ) -> Result<Changed, StoreError> {
+        let registry = Arc::clone(self);
+        let id = id.clone();
+        run_whole(async move {
+            let Some(writing) = registry.lock_of(&id) else { return Ok(Changed::Gone) };
+            let _one_at_a_time = writing.lock().await;
+            let Some((base, pending)) = registry.begin(&id) else { return Ok(Changed::Gone) };
+            let mut draft =
+                Draft { record: (*base).clone(), workspaces: Vec::new(), events: Vec::new() };
+            if !edit(&mut draft) {
+                registry.put_events_back(&id, pending);
+                return Ok(Changed::Nothing);
+            }
+            registry.store_draft(&base, draft, pending, priority).await
+        })
+        .await
+    }
+
+    /// Makes whatever is staged for this sandbox durable; nothing when nothing is.
+    pub(crate) async fn flush(self: &Arc<Self>, id: &SandboxId) -> Result<(), StoreError> {
+        if !self.has_staged(id) {
+            return Ok(());
+        }
+        self.change(id, Priority::Reserve, |_| true).await.map(|_| ())
+    }
+
+    fn has_staged(&self, id: &SandboxId) -> bool {
+        let inner = self.inner();
+        inner.entries.get(id).is_some_and(|entry| {
+            let workspace = &entry.record.intent.spec.workspace;
+            entry.dirty
+                || !entry.pending_events.is_empty()
+                || inner.dirty_workspaces.contains(workspace)
+        })
+    }
+
+    pub(super) fn lock_of(&self, id: &SandboxId) -> Option<Arc<tokio::sync::Mutex<()>>> {
+        self.inner().entries.get(id).map(|entry| Arc::clone(&entry.writing))
+    }
+
+    pub(super) fn begin(&self, id: &SandboxId) -> Option<(Arc<Record>, Vec<Event>)> {
+        let mut inner = self.inner();
+        let entry = inner.entries.get_mut(id)?;
+        Some((Arc::clone(&entry.record), std::mem::take(&mut entry.pending_events)))
+    }
+
+    fn put_events_back(&self, id: &SandboxId, mut events: Vec<Event>) {
+        if let Some(entry) = self.inner().entries.get_mut(id) {
+            events.append(&mut entry.pending_events);
+            let excess = events.len().saturating_sub(PENDING_EVENTS_MAX);
+            self.metrics.events_dropped.add(excess as u64);
+            entry.pending_events = events.split_off(excess);
+        }
+    }
+
+    async fn store_draft(
+        self: &Arc<Self>,
+        base: &Arc<Record>,
+        draft: Draft,
+        pending: Vec<Event>,
+        priority: Priority,
+    ) -> Result<Changed, StoreError> {
+        let _one_workspace_writer = Arc::clone(&self.writing_workspace).lock_owned().await;
+        let mut workspaces = draft.workspaces;
+        self.add_staged_workspace(&draft.record, &mut workspaces);
+        let mut changes: Vec<Change> = vec![Change::PutRecord(Box::new(draft.record.clone()))];
+        changes.extend(workspaces.iter().map(|w| Change::PutWorkspace(Box::new(w.clone()))));
+        changes.extend(pending.iter().cloned().map(Change::AppendEvent));
+        let events = self.events_of(&draft.record, &draft.events);
+        changes.extend(events.into_iter().map(Change::AppendEvent));
+        if let Err(error) = self.commit(priority, changes).await {
+            self.put_events_back(&base.id, pending);
+            self.heal(&base.id, &error).await;
+            return Err(error);
+        }
+        for mut workspace in workspaces {
+            workspace.revision += 1;
+            self.apply_workspace(workspace);
+        }
+        Ok(self.apply_record(base, draft.record))
+    }
+
+    fn add_staged_workspace(&self, record: &Record, workspaces: &mut Vec<Workspace>) {
+        let id = &record.intent.spec.workspace;
+        if workspaces.iter().any(|workspace| workspace.id == *id) {
+            return;
+        }
+        let inner = self.inner();
+        if inner.dirty_workspaces.contains(id) {
+            workspaces.extend(inner.workspaces.get(id).map(|workspace| (**workspace).clone()));
+        }
+    }
+
+    pub(super) fn event(&self, record: &Record, reason: &str, message: &str) -> Event {
+        Event {
+            sequence: 0,
+            at: self.clock.now(),
+            sandbox: Some(record.id.clone()),
+            name: record.name.to_string(),
+            reason: reason.to_owned(),
+            message: message.to_owned(),
+            dropped: 0,
+        }
+    }
+
+    fn events_of(&self, record: &Record, events: &[(&'static str, String)]) -> Vec<Event> {
+        events.iter().map(|(reason, message)| self.event(record, reason, message)).collect()
+    }
+
+    pub(crate) async fn commit(
+        &self,
+        priority: Priority,
+        changes: Vec<Change>,
+    ) -> Result<(), StoreError> {
+        let grows = changes.iter().any(|change| matches!(change, Change::AppendEvent(_)));
+        let outcome = self.store.commit(priority, changes).await;
+        match &outcome {
+            Ok(()) => {
+                self.metrics.store_commits.increment();
+                if grows {
+                    self.timeline.send_modify(|version| *version += 1);
+                }
+            }
+            Err(error) => self.metrics.store_errors.increment(kind_of(error)),
+        }
+        outcome
+    }
+
+    /// The stored record takes its place in memory; an observation that was staged meanwhile stays
+    /// on top.
+    fn apply_record(&self, base: &Arc<Record>, mut stored: Record) -> Changed {
+        stored.revision += 1;
+        let mut inner = self.inner();
+        let Some(entry) = inner.entries.get_mut(&base.id) else { return Changed::Gone };
+        let staged_meanwhile = entry.record.observed != base.observed;
+        if staged_meanwhile {
+            stored.observed = entry.record.observed.clone();
+        }
+        entry.dirty = staged_meanwhile;
+        entry.record = Arc::new(stored);
+        entry.touch();
+        let record = Arc::clone(&entry.record);
+        Changed::Stored(record)
+    }
+
+    /// Stores a new sandbox, with its workspace when that is new or passes to it. The caller holds
+    /// [`Registry::creating`].
+    pub(crate) async fn insert(
+        self: &Arc<Self>,
+        record: Record,
+        workspace: Option<Workspace>,
+        message: String,
+    ) -> Result<Arc<Record>, StoreError> {
+        let registry = Arc::clone(self);
+        run_whole(async move {
+            let _one_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
+            let event = registry.event(&record, "CreateAsked", &message);
+            let mut changes = vec![Change::PutRecord(Box::new(record.clone()))];
+            changes.extend(workspace.iter().map(|w| Change::PutWorkspace(Box::new(w.clone()))));
+            changes.push(Change::AppendEvent(event));
+            registry.commit(Priority::Normal, changes).await?;
+            if let Some(mut workspace) = workspace {
+                workspace.revision += 1;
+                registry.apply_workspace(workspace);
+            }
+            let mut record = record;
+            record.revision += 1;
+            let record = Arc::new(record);
+            let mut inner = registry.inner();
+            inner.add(Arc::clone(&record), Standing::New);
+            drop(inner);
+            Ok(record)
+        })
+        .await
+    }
+
+    /// Only one creation at a time checks names and stores.
+    pub(crate) async fn creating(&self) -> tokio::sync::MutexGuard<'_, ()> {
+        self.creating.lock().await
+    }
+
+    /// Replaces the gateway's own facts durably.
+    pub(crate) async fn change_meta(&self, meta: Meta) -> Result<(), StoreError> {
+        self.commit(Priority::Reserve, vec![Change::PutMeta(meta.clone())]).await?;
+        self.inner().meta = meta;
+        Ok(())
+    }
+
+    /// After an error that leaves open whether the change holds: the stored record is the truth.
+    async fn heal(&self, id: &SandboxId, error: &StoreError) {
+        if matches!(error, StoreError::DiskFull) {
+            return;
+        }
+        tracing::warn!(sandbox = %id, %error, "a durable change failed; reading the store again");
+        let Ok(contents) = self.store.load().await else { return };
+        let mut inner = self.inner();
+        for workspace in contents.workspaces {
+            if !inner.dirty_workspaces.contains(&workspace.id) {
+                inner.workspaces.insert(workspace.id.clone(), Arc::new(workspace));
+            } else if let Some(known) = inner.workspaces.get_mut(&workspace.id) {
+                Arc::make_mut(known).revision = workspace.revision;
+            }
+        }
+        let stored = contents.records.into_iter().find(|record| record.id == *id);
+        if let (Some(stored), Some(entry)) = (stored, inner.entries.get_mut(id)) {
+            let observed = entry.record.observed.clone();
+            entry.dirty = observed != stored.observed;
+            entry.record = Arc::new(Record { observed, ..stored });
+            entry.touch();
+        }
+    }
+}
+
+/// Runs to its end even when the caller is dropped.
+pub(super) async fn run_whole<T: Send + 'static>(
+    work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+) -> Result<T, StoreError> {
+    tokio::spawn(work).await.unwrap_or_else(|error| {
+        Err(StoreError::Unavailable { message: format!("the change was cut off: {error}") })
+    })
+}
+
+const fn kind_of(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::Conflict { .. } => "Conflict",
+        StoreError::DiskFull => "DiskFull",
+        StoreError::Locked { .. } => "Locked",
+        StoreError::ReadOnly { .. } => "ReadOnly",
+        StoreError::Newer { .. } => "Newer",
+        StoreError::Damaged { .. } => "Damaged",
+        StoreError::Unavailable { .. } => "Unavailable",
+    }
+}
