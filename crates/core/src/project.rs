@@ -7,6 +7,8 @@ mod words;
 
 use std::fmt;
 
+pub(crate) use words::kind;
+
 use serde::{Deserialize, Serialize};
 
 use crate::condition::Condition;
