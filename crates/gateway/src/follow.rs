@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use futures::stream::{self, BoxStream, StreamExt};
-use sandkeep_core::SandboxId;
+use sandkeep_core::{Record, SandboxId, View};
 use sandkeep_store::Event;
 use tokio::sync::watch;
 
@@ -21,7 +21,7 @@ pub(crate) fn watch(
 ) -> Result<BoxStream<'static, Option<Snapshot>>, Refusal> {
     let id = shared.registry.resolve(name)?;
     let version = shared.registry.watch_version(&id);
-    let state = Watching { shared: Arc::clone(shared), id, version, first: true };
+    let state = Watching { shared: Arc::clone(shared), id, version, first: true, shown: None };
     Ok(stream::unfold(Some(state), next_snapshot).boxed())
 }
 
@@ -31,18 +31,24 @@ struct Watching {
     /// `None`: it was gone before the watch began.
     version: Option<watch::Receiver<u64>>,
     first: bool,
+    /// What was shown last.
+    shown: Option<(Arc<Record>, View)>,
 }
 
 async fn next_snapshot(state: Option<Watching>) -> Option<(Option<Snapshot>, Option<Watching>)> {
     let mut state = state?;
-    if !std::mem::take(&mut state.first) {
-        let version = state.version.as_mut()?;
-        // An error means that the entry is gone: the snapshot will tell.
-        let _gone = version.changed().await;
-    }
-    match state.shared.snapshot(&state.id) {
-        Some(snapshot) => Some((Some(snapshot), Some(state))),
-        None => Some((None, None)),
+    loop {
+        if !std::mem::take(&mut state.first) {
+            let version = state.version.as_mut()?;
+            // An error means that the entry is gone: the snapshot will tell.
+            let _gone = version.changed().await;
+        }
+        let Some(snapshot) = state.shared.snapshot(&state.id) else { return Some((None, None)) };
+        let shows = (Arc::clone(&snapshot.record), snapshot.view.clone());
+        if state.shown.as_ref() != Some(&shows) {
+            state.shown = Some(shows);
+            return Some((Some(snapshot), Some(state)));
+        }
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 use sandkeep_core::{Action, FailureKind, Record, SandboxId, WorkspaceSeen};
 use sandkeep_driver::{CreateRequest, DriverError, ErrorKind, WorkspaceReport, WorkspaceRequest};
 
+use super::queue::Key;
 use super::report;
 use crate::drivers::Slot;
-use crate::registry::WorkspaceFate;
 use crate::sessions::{GoOrder, SessionError};
 use crate::shared::Shared;
 
@@ -216,7 +216,7 @@ async fn discard(
 /// Nothing is left on the backend: the record becomes a tombstone.
 async fn forget(shared: &Arc<Shared>, record: &Arc<Record>) -> Outcome {
     crate::failpoint::hit("forget", "before");
-    match shared.registry.bury(&record.id, WorkspaceFate::Released).await {
+    match shared.registry.bury(&record.id).await {
         Ok(waiting) => {
             crate::failpoint::hit("forget", "after");
             tracing::info!(sandbox = %record.id, name = %record.name, "deleted");
@@ -225,6 +225,7 @@ async fn forget(shared: &Arc<Shared>, record: &Arc<Record>) -> Outcome {
             for other in waiting {
                 shared.wake(&other);
             }
+            shared.queue.wake(Key::Workspace(record.intent.spec.workspace.clone()));
             Outcome::Gone
         }
         Err(error) => {

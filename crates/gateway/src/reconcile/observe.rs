@@ -46,11 +46,11 @@ async fn look(
     match seen {
         Ok(report) => {
             let report = believe(record, report);
-            (record.observed.merge(&report, now), None)
+            (record.observe(&report, now), None)
         }
         Err(error) => {
             let report = not_seen(&error);
-            (record.observed.merge(&report, now), Some(error.message))
+            (record.observe(&report, now), Some(error.message))
         }
     }
 }
@@ -133,24 +133,21 @@ fn want_session(shared: &Shared, slot: &Slot, id: &SandboxId) {
 async fn take_result(shared: &Arc<Shared>, id: &SandboxId) {
     let Some(result) = shared.sessions.result(id) else { return };
     let (run, restart) = (result.run, result.restart);
+    let now = shared.clock.now();
     let stored = shared.registry.change(id, Priority::Reserve, move |draft| {
-        let is_news =
-            draft.record.observed.result.as_ref().is_none_or(|known| newer(&result, known));
-        let ordered = draft.record.attempt.go.is_some_and(|go| go.run >= result.run);
-        if is_news && ordered {
-            draft.events.push(("CommandEnded", ended(&result)));
-            draft.record.observed.result = Some(result);
+        let message = ended(&result);
+        let heard = draft.record.hear(result, now);
+        let is_news = heard != draft.record.observed;
+        if is_news {
+            draft.events.push(("CommandEnded", message));
+            draft.record.observed = heard;
         }
-        is_news && ordered
+        is_news
     });
     if stored.await.is_ok() {
         crate::failpoint::hit("result", "stored");
         shared.sessions.result_stored(id, run, restart);
     }
-}
-
-fn newer(result: &RunResult, known: &RunResult) -> bool {
-    (result.run, result.restart) > (known.run, known.restart)
 }
 
 fn ended(result: &RunResult) -> String {

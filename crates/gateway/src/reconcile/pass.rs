@@ -57,6 +57,7 @@ async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decisio
         }
     }
     report::announce(shared, id);
+    shared.registry.touch(id);
     summary.settled(shared, id);
     if shared.registry.flush(id).await.is_err() {
         // What was seen stays staged; seeing it again costs nothing.

@@ -8,22 +8,12 @@ use sandkeep_store::{Change, Priority, StoreError, Tombstone};
 use super::Registry;
 use super::write::run_whole;
 
-/// What a burial does with the workspace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum WorkspaceFate {
-    /// It stays; this sandbox no longer holds it.
-    Released,
-    /// Its bytes are gone; its record goes too.
-    Discarded,
-}
-
 impl Registry {
     /// The record becomes a tombstone, and its hold on the workspace ends. `None` when it was gone
     /// already. Answers the sandboxes that may have waited for the workspace.
     pub(crate) async fn bury(
         self: &Arc<Self>,
         id: &SandboxId,
-        fate: WorkspaceFate,
     ) -> Result<Vec<SandboxId>, StoreError> {
         let registry = Arc::clone(self);
         let id = id.clone();
@@ -42,10 +32,10 @@ impl Registry {
             };
             changes.push(buried);
             let workspace = registry.workspace(&record.intent.spec.workspace);
-            let workspace_change = workspace.and_then(|w| registry.fate_of(&id, &w, fate));
+            let workspace_change = workspace.and_then(|w| registry.release(&id, &w));
             changes.extend(workspace_change.clone());
             registry.commit(Priority::Reserve, changes).await?;
-            registry.apply_fate(workspace_change);
+            registry.apply_workspace_change(workspace_change);
             registry.apply_burial(&id, tombstone);
             Ok(registry
                 .users_of(&record.intent.spec.workspace)
@@ -66,20 +56,20 @@ impl Registry {
         }
     }
 
-    fn fate_of(
-        &self,
-        id: &SandboxId,
-        workspace: &Arc<Workspace>,
-        fate: WorkspaceFate,
-    ) -> Option<Change> {
-        match fate {
-            WorkspaceFate::Discarded => Some(self.burial_of(workspace)),
-            WorkspaceFate::Released if workspace.holder.as_ref() == Some(id) => {
-                let released = Workspace { holder: None, ..(**workspace).clone() };
-                Some(Change::PutWorkspace(Box::new(released)))
-            }
-            WorkspaceFate::Released => None,
-        }
+    /// The hold ends. A workspace that was never marked never had a run in it: nothing is lost by
+    /// discarding it, while keeping it would hold the name of a create that failed.
+    fn release(&self, id: &SandboxId, workspace: &Arc<Workspace>) -> Option<Change> {
+        let others = self.users_of(&workspace.id).iter().any(|record| record.id != *id);
+        let never_used = !workspace.marked && !others;
+        let held = workspace.holder.as_ref() == Some(id);
+        (held || never_used).then(|| {
+            let released = Workspace {
+                holder: workspace.holder.clone().filter(|_| !held),
+                discard: workspace.discard || never_used,
+                ..(**workspace).clone()
+            };
+            Change::PutWorkspace(Box::new(released))
+        })
     }
 
     fn burial_of(&self, workspace: &Workspace) -> Change {
@@ -108,13 +98,13 @@ impl Registry {
             let Some(workspace) = registry.workspace(&id) else { return Ok(()) };
             let burial = registry.burial_of(&workspace);
             registry.commit(Priority::Reserve, vec![burial.clone()]).await?;
-            registry.apply_fate(Some(burial));
+            registry.apply_workspace_change(Some(burial));
             Ok(())
         })
         .await
     }
 
-    fn apply_fate(&self, change: Option<Change>) {
+    fn apply_workspace_change(&self, change: Option<Change>) {
         match change {
             Some(Change::PutWorkspace(mut workspace)) => {
                 workspace.revision += 1;

@@ -20,7 +20,6 @@ use sandkeep_core::{Name, SandboxId, Workspace, WorkspaceId};
 use sandkeep_store::{Meta, Store, Tombstone};
 use tokio::sync::watch;
 
-pub(crate) use burial::WorkspaceFate;
 pub(crate) use entry::{Entry, Standing};
 pub(crate) use write::{Changed, Draft};
 

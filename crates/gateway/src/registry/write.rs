@@ -29,7 +29,7 @@ pub(crate) struct Draft {
 #[derive(Debug, Clone)]
 pub(crate) enum Changed {
     /// It is durable.
-    Stored(Arc<Record>),
+    Stored,
     /// The editor had nothing to change.
     Nothing,
     /// The sandbox is gone.
@@ -186,8 +186,7 @@ impl Registry {
         entry.dirty = staged_meanwhile;
         entry.record = Arc::new(stored);
         entry.touch();
-        let record = Arc::clone(&entry.record);
-        Changed::Stored(record)
+        Changed::Stored
     }
 
     /// Stores a new sandbox, with its workspace when that is new or passes to it. The caller holds
