@@ -1,5 +1,7 @@
 //! The store in memory under the suite of all stores, and what simulation needs of it besides.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::sync::Arc;
 use std::time::Duration;
 

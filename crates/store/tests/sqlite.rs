@@ -1,5 +1,7 @@
 //! The SQLite store under the suite of all stores.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

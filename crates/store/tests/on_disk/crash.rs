@@ -21,7 +21,7 @@ const WRITERS: u64 = 8;
 async fn each_commit_is_there_once_it_is_acknowledged() {
     let endless = std::env::var_os(ENDLESS_IN).map(PathBuf::from);
     let own = tempfile::tempdir().unwrap();
-    let path = endless.as_deref().unwrap_or(own.path()).join("store.db");
+    let path = endless.as_deref().unwrap_or_else(|| own.path()).join("store.db");
     let rounds = if endless.is_some() { u64::MAX } else { 20 };
     let tells = endless.is_some();
     let store = Arc::new(SqliteStore::open(&path).await.unwrap());

@@ -48,7 +48,7 @@ impl SmallDisk {
         }
         // What the file system allocates late is allocated now.
         let _full = filling.sync_all();
-        let found = rustix::fs::statvfs(&self.path()).unwrap();
+        let found = rustix::fs::statvfs(self.path()).unwrap();
         assert_eq!(found.f_bavail, 0, "not a block is left");
     }
 

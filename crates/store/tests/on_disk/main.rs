@@ -1,5 +1,8 @@
 //! What only a store on a disk can be asked: crashes, damage, locks, other versions, a full disk.
 
+#![allow(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![allow(clippy::print_stderr, reason = "a skipped test says so")]
+
 mod crash;
 mod full_disk;
 mod refusals;
