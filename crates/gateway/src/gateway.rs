@@ -9,9 +9,11 @@ use futures::stream::BoxStream;
 use sandkeep_core::{Explanation, GatewayId, Live, Record, SandboxId, View, Workspace, explain};
 use sandkeep_driver::Driver;
 use sandkeep_store::{Change, Event, Meta, Priority, Store, StoreError};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
+use crate::entropy::Entropy;
 use crate::metrics::Metrics;
 use crate::reconcile::queue::Queue;
 use crate::refusal::Refusal;
@@ -40,6 +42,8 @@ pub struct GatewayParts {
     pub queue: Queue,
     /// The time.
     pub clock: Arc<dyn Clock>,
+    /// Random bytes.
+    pub entropy: Arc<dyn Entropy>,
     /// The counters.
     pub metrics: Arc<Metrics>,
     /// The home directory: never to be shown inside a sandbox.
@@ -147,11 +151,13 @@ impl Gateway {
     /// Loads the store. Verbs and questions are answered from now on; nothing is reconciled before
     /// [`run`](Self::run).
     pub async fn open(parts: GatewayParts) -> Result<Arc<Self>, StoreError> {
+        let gone = CancellationToken::new();
         let registry = Registry::load(
             parts.store,
             Arc::clone(&parts.clock),
             Arc::clone(&parts.metrics),
             parts.meta,
+            gone.clone(),
         );
         let shared = Arc::new(Shared {
             registry: Arc::new(registry.await?),
@@ -159,10 +165,12 @@ impl Gateway {
             sessions: parts.sessions,
             queue: parts.queue,
             clock: parts.clock,
+            entropy: parts.entropy,
             metrics: parts.metrics,
             home: parts.home,
             machine: parts.machine,
             hold: Mutex::default(),
+            gone,
         });
         adopt::hold_when_moved(&shared).await;
         Ok(Arc::new(Self { shared }))
@@ -294,6 +302,13 @@ impl Gateway {
     /// Ends the hold: what was found is left alone from now on. Names of what was disowned.
     pub async fn disown(&self, _by: &str) -> Result<Vec<String>, Refusal> {
         adopt::disown(&self.shared).await
+    }
+}
+
+impl Drop for Gateway {
+    fn drop(&mut self) {
+        self.shared.queue.close();
+        self.shared.gone.cancel();
     }
 }
 

@@ -9,9 +9,11 @@
 mod adopt;
 pub mod clock;
 mod drivers;
+pub mod entropy;
 pub mod failpoint;
 mod follow;
 pub mod gateway;
+pub mod grpc;
 pub mod home;
 pub mod metrics;
 pub mod reconcile;
@@ -23,6 +25,7 @@ mod shared;
 pub mod verbs;
 
 pub use clock::{Clock, SystemClock};
+pub use entropy::{Entropy, SystemEntropy};
 pub use gateway::{CreateSandbox, Gateway, GatewayParts, Snapshot, WorkspaceView};
 pub use metrics::Metrics;
 pub use sessions::{GoOrder, SessionError, SessionTarget, Sessions};

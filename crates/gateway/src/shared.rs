@@ -4,9 +4,11 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use sandkeep_core::{Live, Record, SandboxId, View, Workspace, project};
+use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::drivers::Drivers;
+use crate::entropy::Entropy;
 use crate::gateway::{HoldState, Snapshot, WorkspaceView};
 use crate::metrics::Metrics;
 use crate::reconcile::queue::{Key, Queue};
@@ -21,11 +23,14 @@ pub(crate) struct Shared {
     pub(crate) sessions: Arc<dyn Sessions>,
     pub(crate) queue: Queue,
     pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) entropy: Arc<dyn Entropy>,
     pub(crate) metrics: Arc<Metrics>,
     pub(crate) home: PathBuf,
     /// Id of the machine that this process runs on.
     pub(crate) machine: String,
     pub(crate) hold: Mutex<Option<HoldState>>,
+    /// The gateway is gone: nothing that was begun goes on.
+    pub(crate) gone: CancellationToken,
 }
 
 impl Shared {

@@ -97,7 +97,7 @@ pub(crate) fn evidence(shared: &Shared, found: &Found) -> Vec<String> {
 }
 
 fn wake_what_differs(shared: &Shared, slot: &Slot, found: &Found) {
-    let mut missing: std::collections::HashSet<_> =
+    let mut missing: std::collections::BTreeSet<_> =
         shared.registry.ids_of(slot.driver.name()).into_iter().collect();
     for backing in &found.backings {
         missing.remove(&backing.id);
@@ -128,13 +128,16 @@ fn reap(shared: &Arc<Shared>, slot: &Arc<Slot>, found: &Found) {
         found.backings.iter().filter(is_dead).map(|found| found.id.clone()).collect()
     };
     for id in dead {
-        let slot = Arc::clone(slot);
+        let (slot, gone) = (Arc::clone(slot), shared.gone.clone());
         tokio::spawn(async move {
-            let removed = slot.call("remove", REAP_DEADLINE, slot.driver.remove(&id)).await;
+            let removal = slot.call("remove", REAP_DEADLINE, slot.driver.remove(&id));
+            let removed = tokio::select! {
+                biased;
+                () = gone.cancelled() => return,
+                removed = removal => removed,
+            };
             match removed {
-                Ok(()) => {
-                    tracing::info!(sandbox = %id, "a leftover of a deleted sandbox was removed")
-                }
+                Ok(()) => tracing::info!(sandbox = %id, "removed a leftover of a deleted sandbox"),
                 Err(error) => tracing::warn!(sandbox = %id, %error, "a leftover stays for now"),
             }
         });

@@ -131,6 +131,7 @@ impl Queue {
             };
             match next_timer {
                 Some(at) => tokio::select! {
+                    biased;
                     () = notified => {}
                     () = tokio::time::sleep_until(at) => {}
                 },

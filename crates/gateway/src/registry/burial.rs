@@ -15,9 +15,9 @@ impl Registry {
         self: &Arc<Self>,
         id: &SandboxId,
     ) -> Result<Vec<SandboxId>, StoreError> {
-        let registry = Arc::clone(self);
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
         let id = id.clone();
-        run_whole(async move {
+        run_whole(gone, async move {
             let Some(writing) = registry.lock_of(&id) else { return Ok(Vec::new()) };
             let _one_at_a_time = writing.lock().await;
             let _one_workspace_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
@@ -91,9 +91,9 @@ impl Registry {
         self: &Arc<Self>,
         id: &WorkspaceId,
     ) -> Result<(), StoreError> {
-        let registry = Arc::clone(self);
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
         let id = id.clone();
-        run_whole(async move {
+        run_whole(gone, async move {
             let _one_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
             let Some(workspace) = registry.workspace(&id) else { return Ok(()) };
             let burial = registry.burial_of(&workspace);

@@ -1,11 +1,12 @@
 //! Reads the store into memory, once, at the start.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 
 use sandkeep_core::{Name, Record, SandboxId, Want};
 use sandkeep_store::{Contents, Meta, Store, StoreError};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 use super::entry::{Entry, Standing};
 use super::{Inner, Registry};
@@ -19,6 +20,7 @@ impl Registry {
         clock: Arc<dyn Clock>,
         metrics: Arc<Metrics>,
         meta: Meta,
+        gone: CancellationToken,
     ) -> Result<Self, StoreError> {
         let contents = store.load().await?;
         Ok(Self {
@@ -29,6 +31,7 @@ impl Registry {
             timeline: watch::Sender::new(0),
             writing_workspace: Arc::default(),
             creating: tokio::sync::Mutex::default(),
+            gone,
         })
     }
 }
@@ -36,12 +39,12 @@ impl Registry {
 impl Inner {
     fn of(contents: Contents, meta: Meta) -> Self {
         let mut inner = Self {
-            entries: HashMap::new(),
-            bearers: HashMap::new(),
-            workspaces: HashMap::new(),
-            dirty_workspaces: HashSet::new(),
-            workspace_names: HashMap::new(),
-            tombstones: HashMap::new(),
+            entries: BTreeMap::new(),
+            bearers: BTreeMap::new(),
+            workspaces: BTreeMap::new(),
+            dirty_workspaces: BTreeSet::new(),
+            workspace_names: BTreeMap::new(),
+            tombstones: BTreeMap::new(),
             meta: contents.meta.unwrap_or(meta),
         };
         for workspace in contents.workspaces {

@@ -13,12 +13,13 @@ mod lookup;
 mod workspace_write;
 mod write;
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandkeep_core::{Name, SandboxId, Workspace, WorkspaceId};
 use sandkeep_store::{Meta, Store, Tombstone};
 use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
 
 pub(crate) use entry::{Entry, Standing};
 pub(crate) use write::{Changed, Draft};
@@ -39,19 +40,21 @@ pub(crate) struct Registry {
     writing_workspace: Arc<tokio::sync::Mutex<()>>,
     /// One creation at a time from the check of its names to the write.
     creating: tokio::sync::Mutex<()>,
+    /// The gateway is gone: no write that was begun goes on.
+    gone: CancellationToken,
 }
 
 /// The indexes. Held for moments only, never over an await.
 #[derive(Debug)]
 pub(crate) struct Inner {
-    pub(crate) entries: HashMap<SandboxId, Entry>,
+    pub(crate) entries: BTreeMap<SandboxId, Entry>,
     /// All sandboxes of each name: at most one that is not being deleted.
-    pub(crate) bearers: HashMap<Name, Vec<SandboxId>>,
-    pub(crate) workspaces: HashMap<WorkspaceId, Arc<Workspace>>,
+    pub(crate) bearers: BTreeMap<Name, Vec<SandboxId>>,
+    pub(crate) workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
     /// Workspaces with staged facts that are not durable yet.
-    pub(crate) dirty_workspaces: HashSet<WorkspaceId>,
-    pub(crate) workspace_names: HashMap<Name, WorkspaceId>,
-    pub(crate) tombstones: HashMap<String, Tombstone>,
+    pub(crate) dirty_workspaces: BTreeSet<WorkspaceId>,
+    pub(crate) workspace_names: BTreeMap<Name, WorkspaceId>,
+    pub(crate) tombstones: BTreeMap<String, Tombstone>,
     pub(crate) meta: Meta,
 }
 

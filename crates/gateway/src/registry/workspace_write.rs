@@ -36,9 +36,9 @@ impl Registry {
         priority: Priority,
         edit: impl FnOnce(&mut Workspace) + Send + 'static,
     ) -> Result<Option<Arc<Workspace>>, StoreError> {
-        let registry = Arc::clone(self);
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
         let id = id.clone();
-        run_whole(async move {
+        run_whole(gone, async move {
             let _one_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
             let Some(current) = registry.workspace(&id) else { return Ok(None) };
             let mut edited = (*current).clone();
@@ -59,8 +59,8 @@ impl Registry {
         self: &Arc<Self>,
         workspace: Workspace,
     ) -> Result<(), StoreError> {
-        let registry = Arc::clone(self);
-        run_whole(async move {
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
+        run_whole(gone, async move {
             let _one_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
             let change = Change::PutWorkspace(Box::new(workspace.clone()));
             registry.commit(Priority::Reserve, vec![change]).await?;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use sandkeep_core::{Record, SandboxId, Workspace};
 use sandkeep_store::{Change, Event, Meta, Priority, StoreError};
+use tokio_util::sync::CancellationToken;
 
 use super::Registry;
 use super::entry::Standing;
@@ -46,9 +47,9 @@ impl Registry {
         priority: Priority,
         edit: impl FnOnce(&mut Draft) -> bool + Send + 'static,
     ) -> Result<Changed, StoreError> {
-        let registry = Arc::clone(self);
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
         let id = id.clone();
-        run_whole(async move {
+        run_whole(gone, async move {
             let Some(writing) = registry.lock_of(&id) else { return Ok(Changed::Gone) };
             let _one_at_a_time = writing.lock().await;
             let Some((base, pending)) = registry.begin(&id) else { return Ok(Changed::Gone) };
@@ -197,8 +198,8 @@ impl Registry {
         workspace: Option<Workspace>,
         message: String,
     ) -> Result<Arc<Record>, StoreError> {
-        let registry = Arc::clone(self);
-        run_whole(async move {
+        let (registry, gone) = (Arc::clone(self), self.gone.clone());
+        run_whole(gone, async move {
             let _one_writer = Arc::clone(&registry.writing_workspace).lock_owned().await;
             let event = registry.event(&record, "CreateAsked", &message);
             let mut changes = vec![Change::PutRecord(Box::new(record.clone()))];
@@ -257,13 +258,20 @@ impl Registry {
     }
 }
 
-/// Runs to its end even when the caller is dropped.
+/// Runs to its end even when the caller is dropped, unless the whole gateway goes.
 pub(super) async fn run_whole<T: Send + 'static>(
+    gone: CancellationToken,
     work: impl Future<Output = Result<T, StoreError>> + Send + 'static,
 ) -> Result<T, StoreError> {
-    tokio::spawn(work).await.unwrap_or_else(|error| {
-        Err(StoreError::Unavailable { message: format!("the change was cut off: {error}") })
-    })
+    let cut_off = || StoreError::Unavailable { message: "the gateway is stopping".to_owned() };
+    let whole = tokio::spawn(async move {
+        tokio::select! {
+            biased;
+            () = gone.cancelled() => Err(cut_off()),
+            outcome = work => outcome,
+        }
+    });
+    whole.await.unwrap_or_else(|_| Err(cut_off()))
 }
 
 const fn kind_of(error: &StoreError) -> &'static str {

@@ -38,12 +38,13 @@ pub(crate) async fn create(
     }
     let id = match request.id {
         Some(id) => id,
-        None => SandboxId::from_random(random()?),
+        None => SandboxId::from_random(random(shared)?),
     };
     let now = shared.clock.now();
     let (workspace, made) =
         workspace(shared, &request.workspace, request.new_workspace, &name, &id, &slot, now)?;
-    let record = record(id, name, slot.driver.name(), request.wishes, &workspace, made, by, now)?;
+    let record =
+        record(shared, id, name, slot.driver.name(), request.wishes, &workspace, made, by, now)?;
     let message = format!("asked for by {by}");
     let passes = made || workspace.holder.as_ref() == Some(&record.id);
     crate::failpoint::hit("verb-create", "before");
@@ -101,7 +102,7 @@ fn name(shared: &Shared, given: Option<&str>) -> Result<Name, Refusal> {
         });
     }
     for _ in 0..NAME_TRIES {
-        let bytes: [u8; 8] = random()?;
+        let bytes: [u8; 8] = random(shared)?;
         let name = made_up([bytes[0], bytes[1], bytes[2], bytes[3]]).parse::<Name>();
         let free = |name: &Name| {
             shared.registry.name_holder(name).is_none()
@@ -152,7 +153,7 @@ fn workspace(
         workspace_name = free_workspace_name(shared, name)?;
     }
     let workspace = Workspace {
-        id: WorkspaceId::from_random(random()?),
+        id: WorkspaceId::from_random(random(shared)?),
         name: workspace_name,
         driver: slot.driver.name().to_owned(),
         engine: None,
@@ -218,6 +219,7 @@ fn free_workspace_name(shared: &Shared, name: &Name) -> Result<Name, Refusal> {
 
 #[allow(clippy::too_many_arguments, reason = "a record has these parts")]
 fn record(
+    shared: &Shared,
     id: SandboxId,
     name: Name,
     driver: &str,
@@ -228,7 +230,7 @@ fn record(
     now: Timestamp,
 ) -> Result<Record, Refusal> {
     let spec: Spec = wishes.into_spec(workspace.id.clone(), workspace.name.clone(), made);
-    let key: [[u8; 8]; 4] = [random()?, random()?, random()?, random()?];
+    let key: [[u8; 8]; 4] = [random(shared)?, random(shared)?, random(shared)?, random(shared)?];
     let session_key = key.iter().flatten().map(|byte| format!("{byte:02x}")).collect();
     Ok(Record {
         identity: Identity { hostname: name.to_string(), session_key },
@@ -244,9 +246,8 @@ fn record(
     })
 }
 
-fn random() -> Result<[u8; 8], Refusal> {
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|error| {
+fn random(shared: &Shared) -> Result<[u8; 8], Refusal> {
+    shared.entropy.bytes().map_err(|error| {
         Refusal::new(
             RefusalKind::Failed,
             "NoRandomness",
@@ -254,6 +255,5 @@ fn random() -> Result<[u8; 8], Refusal> {
             format!("the system gives no random bytes: {error}"),
             "try again",
         )
-    })?;
-    Ok(bytes)
+    })
 }
