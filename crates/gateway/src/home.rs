@@ -150,8 +150,9 @@ fn refuse_file_system(_path: &Path) -> Result<(), Refusal> {
     Ok(())
 }
 
-/// A home belongs to the user of the gateway and to nobody else. An empty directory is made so;
-/// one with something in it is refused, because others may have read or planted what is there.
+/// A home belongs to the user of the gateway and to nobody else. One that never was a home is made
+/// so, unless others could have planted something in it; one that was a home while others could
+/// get at it is refused, because they may have read or changed what is there.
 fn refuse_openness(path: &Path) -> Result<(), Refusal> {
     let found = fs::metadata(path).map_err(|error| unusable(path, &error))?;
     let own = rustix::process::geteuid().as_raw();
@@ -169,7 +170,8 @@ fn refuse_openness(path: &Path) -> Result<(), Refusal> {
         return Ok(());
     }
     let mut entries = fs::read_dir(path).map_err(|error| unusable(path, &error))?;
-    if entries.next().is_none() {
+    let planted = mode & 0o022 != 0 && entries.next().is_some();
+    if !planted && !path.join("gateway.db").exists() {
         let private = fs::Permissions::from_mode(0o700);
         return fs::set_permissions(path, private).map_err(|error| unusable(path, &error));
     }
@@ -221,14 +223,21 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_open_directory_is_closed_and_a_filled_one_refused() {
+    fn a_new_home_is_closed_to_others_and_an_old_one_that_was_open_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let path = scratch.path().join("home");
+        let open = |mode| fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
         fs::create_dir(&path).unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        open(0o777);
         drop(Home::open(&path).unwrap());
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o750)).unwrap();
+        open(0o755);
+        drop(Home::open(&path).unwrap());
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o700);
+        open(0o770);
+        assert_eq!(Home::open(&path).unwrap_err().reason, "HomeTooOpen");
+        fs::write(path.join("gateway.db"), "").unwrap();
+        open(0o750);
         let refused = Home::open(&path).unwrap_err();
         assert_eq!(refused.reason, "HomeTooOpen");
         assert!(refused.why.contains("0750"), "{}", refused.why);

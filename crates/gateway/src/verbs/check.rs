@@ -17,6 +17,8 @@ use sandkeep_driver::Capabilities;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::verbs::wishes::Wishes;
 
+pub(crate) use command::exec as exec_command;
+
 /// Longest grace: a stop must come to an end while somebody still remembers it.
 pub const GRACE_MAX_MS: u64 = 60 * 60 * 1000;
 
