@@ -1,0 +1,155 @@
+//! Ending: politely, at once, and for good.
+//!
+//! A process is only ever signalled through a pidfd that was proved to be its own. libcontainer's
+//! own kill and delete are not used: they trust bare pids, and give up on a control group that a
+//! dying process still occupies.
+
+use std::fs;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use sandkeep_core::SandboxId;
+use sandkeep_driver::DriverError;
+
+use crate::failure::{internal, io_failure};
+use crate::home::{absent_is_done, write_json};
+use crate::local::Local;
+use crate::look::Life;
+use crate::process::Process;
+use crate::watch::ended;
+
+const STAGE: &str = "stop";
+
+/// How long something that was sent SIGKILL may take to go; then the caller is told, and tries
+/// again.
+const DEATH: Duration = Duration::from_secs(10);
+
+/// Between two looks at a control group that is emptying. The kernel has no event for it on
+/// version 1.
+const GROUP_LOOK: Duration = Duration::from_millis(1);
+
+impl Local {
+    /// Ends whatever of it is alive, after `grace` when there is one, and clears away what a run
+    /// leaves. Nothing alive, or nothing there at all: done.
+    pub(crate) async fn end(
+        &self,
+        id: &SandboxId,
+        grace: Option<Duration>,
+    ) -> Result<(), DriverError> {
+        self.end_helper(id).await?;
+        let was_alive = match self.life(id)? {
+            Life::Alive(_, process) => {
+                self.end_process(id, process, grace).await?;
+                true
+            }
+            Life::Unborn => true,
+            Life::Never | Life::Ended(_) => false,
+        };
+        self.clear(id, was_alive).await
+    }
+
+    /// A start that is still under way is not to bring it up after the end.
+    async fn end_helper(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("the helper of {id}"), &error);
+        if let Some(helper) = self.helper_at_work(id).map_err(failed)? {
+            helper.signal(Signal::KILL).map_err(failed)?;
+            ended(helper.pidfd).await.map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    async fn end_process(
+        &self,
+        id: &SandboxId,
+        process: Process,
+        grace: Option<Duration>,
+    ) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("PID 1 of {id}"), &error);
+        let Process { pid, pidfd } = process;
+        let again = pidfd.try_clone().map_err(failed)?;
+        let process = Process { pid, pidfd };
+        let end = ended(again);
+        tokio::pin!(end);
+        if let Some(grace) = grace {
+            self.thaw_if_frozen(id);
+            process.signal(Signal::TERM).map_err(failed)?;
+            if let Ok(result) = tokio::time::timeout(grace, &mut end).await {
+                return result.map_err(failed);
+            }
+        }
+        process.signal(Signal::KILL).map_err(failed)?;
+        // Version 1 keeps even a killed process frozen.
+        self.thaw_if_frozen(id);
+        match tokio::time::timeout(DEATH, &mut end).await {
+            Ok(result) => result.map_err(failed),
+            Err(_) => Err(internal(STAGE, format!("PID 1 of {id} does not die"))),
+        }
+    }
+
+    fn thaw_if_frozen(&self, id: &SandboxId) {
+        let group = self.group(id);
+        if group.is_frozen()
+            && let Err(error) = group.set_frozen(false)
+        {
+            tracing::warn!(%id, %error, "it could not be thawed to be ended");
+        }
+    }
+
+    /// Ends what is left in the control group, removes the group and libcontainer's state. `asked`:
+    /// the run ended because we ended it, whatever happened in it before.
+    pub(crate) async fn clear(&self, id: &SandboxId, asked: bool) -> Result<(), DriverError> {
+        let failed = |what| move |error| io_failure(STAGE, format!("{what} of {id}"), &error);
+        let group = self.group(id);
+        if group.exists() {
+            self.keep_oom(id, asked).map_err(failed("the record"))?;
+            let limit = tokio::time::Instant::now() + DEATH;
+            loop {
+                group.kill_once().map_err(failed("what is left"))?;
+                if group.remove().map_err(failed("the control group"))? {
+                    break;
+                }
+                if tokio::time::Instant::now() > limit {
+                    return Err(internal(STAGE, format!("something of {id} does not die")));
+                }
+                tokio::time::sleep(GROUP_LOOK).await;
+            }
+        }
+        absent_is_done(fs::remove_dir_all(self.home.runtime().join(id.as_str())))
+            .map_err(failed("the runtime state"))
+    }
+
+    /// The group knows whether memory ran out; it goes, so the record keeps it.
+    fn keep_oom(&self, id: &SandboxId, asked: bool) -> std::io::Result<()> {
+        let out_of_memory = !asked && self.group(id).oom_kills().is_some_and(|kills| kills > 0);
+        match self.run_record(id) {
+            Some(mut record) if out_of_memory && !record.oom => {
+                record.oom = true;
+                write_json(&self.home.sandbox(id).runtime_file(), &record, false)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Removes everything that carries the id; the label last, so that a removal that was cut off
+    /// is found again.
+    pub(crate) fn remove_files(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let dir = self.home.sandbox(id);
+        let failed = |error| io_failure("remove", dir.path.display(), &error);
+        let entries = match fs::read_dir(&dir.path) {
+            Ok(entries) => entries,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        for entry in entries {
+            let path = entry.map_err(failed)?.path();
+            if path != dir.label() {
+                let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+                let removed =
+                    if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
+                absent_is_done(removed).map_err(failed)?;
+            }
+        }
+        absent_is_done(fs::remove_file(dir.label())).map_err(failed)?;
+        absent_is_done(fs::remove_dir(&dir.path)).map_err(failed)
+    }
+}

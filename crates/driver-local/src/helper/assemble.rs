@@ -1,0 +1,373 @@
+//! The root file system, put together in the helper's own mount namespace.
+//!
+//! Everything that is mounted here is mounted by the host's root and therefore locked in the
+//! sandbox's user namespace: nothing inside can take it away to see what is below, or drop its
+//! flags. Nothing is ever mounted on the host.
+
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{StatVfsMountFlags, fstatvfs, renameat};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
+use sandkeep_core::Image;
+
+use super::ask::{Failure, Launch, While};
+use super::mounts::{Tree, open_dir};
+use super::root::{Obstacle, Root};
+use super::{etc, idmap, oci, usr};
+use crate::config::Guard;
+use crate::sys;
+
+/// What libcontainer is pointed at.
+#[derive(Debug)]
+pub(super) struct Staged {
+    pub(super) bundle: PathBuf,
+}
+
+/// Links that a system with everything in /usr has at its top; copied as the host has them, or
+/// the host's directory is shown in their place.
+const TOP: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
+
+const DIRS: &[(&str, u32)] = &[
+    ("dev", 0o755),
+    ("home", 0o755),
+    ("mnt", 0o755),
+    ("opt", 0o755),
+    ("proc", 0o555),
+    ("root", 0o700),
+    ("run", 0o755),
+    ("srv", 0o755),
+    ("sys", 0o555),
+    ("usr", 0o755),
+    ("var", 0o755),
+    ("var/cache", 0o755),
+    ("var/lib", 0o755),
+    ("var/log", 0o755),
+    ("var/mail", 0o755),
+    ("var/tmp", 0o1777),
+    ("workspace", 0o755),
+];
+
+/// Mounts that were opened before the staging place hides anything, with where they go.
+struct Wanted {
+    at: String,
+    tree: Tree,
+    is_file: bool,
+    obstacle: Obstacle,
+}
+
+/// Builds it and writes the OCI configuration beside it.
+pub(super) fn assemble(launch: &Launch) -> Result<Staged, Failure> {
+    sys::unshare(libc::CLONE_NEWNS).when("a mount namespace could not be made")?;
+    mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
+        .when("mounts could not be made private")?;
+
+    let wanted = open_sources(launch)?;
+    let state = bound(launch, &launch.sandbox_dir.join("state"), sys::ATTR_NOEXEC)?;
+    let host_parts = if launch.image == Image::Host { host_parts(launch)? } else { Vec::new() };
+
+    let staging = staging_place(launch)?;
+    mount("sandkeep", &staging, "tmpfs", MountFlags::NOSUID | MountFlags::NODEV, Some(c"mode=755"))
+        .when("the staging place could not be mounted")?;
+    for name in ["rootfs", "lower", "state", "bundle"] {
+        fs::create_dir(staging.join(name)).when("the staging place could not be filled")?;
+    }
+
+    let root_tree = match &launch.image {
+        Image::Host => host_root(launch)?,
+        Image::Directory(path) => directory_root(launch, Path::new(path), &staging)?,
+        Image::Oci(_) => {
+            return Err(Failure::invalid("ImageNotSupported", "OCI images are not supported yet"));
+        }
+    };
+    root_tree.set(base_attributes(launch)).when("the root could not be restricted")?;
+    let at = open_dir(&staging.join("rootfs")).when("the staging place is gone")?;
+    root_tree.put_on(at.as_fd()).when("the root could not be mounted")?;
+    let root = open_dir(&staging.join("rootfs")).when("the root could not be opened")?;
+    let root = Root::new(root, launch.uid_base);
+
+    if launch.image == Image::Host {
+        put_usr(launch, &root, &staging)?;
+    }
+    put_run(launch, &root)?;
+    for part in host_parts.into_iter().chain(wanted) {
+        put(&root, &part)?;
+    }
+    let state_at = open_dir(&staging.join("state")).when("the staging place is gone")?;
+    state.put_on(state_at.as_fd()).when("the state directory could not be mounted")?;
+
+    check_writable(&root, &staging.join("state"))?;
+    write_bundle(launch, &staging)
+}
+
+fn base_attributes(launch: &Launch) -> u64 {
+    let nosuid = if launch.guards(Guard::NoSuid) { sys::ATTR_NOSUID } else { 0 };
+    let nodev = if launch.guards(Guard::NoDev) { sys::ATTR_NODEV } else { 0 };
+    nosuid | nodev
+}
+
+fn bound(launch: &Launch, path: &Path, attributes: u64) -> Result<Tree, Failure> {
+    let tree = Tree::bind(path).when(format!("{} could not be bound", path.display()))?;
+    tree.set(base_attributes(launch) | attributes)
+        .when(format!("{} could not be restricted", path.display()))?;
+    Ok(tree)
+}
+
+/// Everything that comes from a path of the host, opened while all of the host is in sight.
+fn open_sources(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
+    let read_only = sys::ATTR_RDONLY;
+    let session = bound(launch, &launch.sandbox_dir.join("run"), read_only | sys::ATTR_NOEXEC)?;
+    let mut wanted = vec![
+        Wanted::dir("workspace", bound(launch, &launch.workspace_files, 0)?),
+        Wanted::dir(&oci::SESSION_DIR[1..], session),
+        Wanted {
+            at: oci::SUPERVISOR[1..].to_owned(),
+            tree: bound(launch, &launch.supervisor, read_only)?,
+            is_file: true,
+            obstacle: Obstacle::Refuse,
+        },
+    ];
+    for path in &launch.tools {
+        wanted.push(Wanted::asked(launch, Path::new(path), path, read_only)?);
+    }
+    for mount in &launch.mounts {
+        let attributes = if mount.read_only { read_only } else { 0 };
+        wanted.push(Wanted::asked(launch, Path::new(&mount.source), &mount.target, attributes)?);
+    }
+    Ok(wanted)
+}
+
+impl Wanted {
+    fn dir(at: &str, tree: Tree) -> Self {
+        Self { at: at.to_owned(), tree, is_file: false, obstacle: Obstacle::Remove }
+    }
+
+    fn asked(launch: &Launch, source: &Path, at: &str, attributes: u64) -> Result<Self, Failure> {
+        let metadata = fs::metadata(source).map_err(|error| {
+            let message = format!("{} cannot be shown: {error}", source.display());
+            Failure::invalid("MountSourceMissing", message)
+        })?;
+        Ok(Self {
+            at: at.trim_start_matches('/').to_owned(),
+            tree: bound(launch, source, attributes)?,
+            is_file: !metadata.is_dir(),
+            obstacle: Obstacle::Refuse,
+        })
+    }
+}
+
+fn put(root: &Root, wanted: &Wanted) -> Result<(), Failure> {
+    let target =
+        if wanted.is_file { root.file(&wanted.at) } else { root.dir(&wanted.at, wanted.obstacle) };
+    let target = target.map_err(|error| {
+        let message = format!("/{} cannot be a mount point: {error}", wanted.at);
+        Failure::invalid("MountTargetUnusable", message)
+    })?;
+    wanted.tree.put_on(target.as_fd()).when(format!("/{} could not be mounted", wanted.at))
+}
+
+/// The parts of the host that are shown besides /usr.
+fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
+    let mut parts = Vec::new();
+    for name in etc::shown() {
+        let tree = bound(launch, &Path::new("/etc").join(&name), sys::ATTR_RDONLY)?;
+        parts.push(Wanted::dir(&format!("etc/{}", name.display()), tree));
+    }
+    for name in TOP {
+        let path = Path::new("/").join(name);
+        if path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir()) {
+            parts.push(Wanted::dir(name, bound(launch, &path, sys::ATTR_RDONLY)?));
+        }
+    }
+    if !launch.guards(Guard::HostPaths) {
+        for name in ["etc", "home", "root", "run", "var"] {
+            parts.push(Wanted::dir(name, bound(launch, &Path::new("/").join(name), 0)?));
+        }
+    }
+    if !launch.guards(Guard::Processes) {
+        parts.push(Wanted::dir("proc", bound(launch, Path::new("/proc"), 0)?));
+    }
+    if !launch.guards(Guard::Network) {
+        parts.push(Wanted::dir("sys", bound(launch, Path::new("/sys"), sys::ATTR_RDONLY)?));
+    }
+    Ok(parts)
+}
+
+/// The plain directory that is `/` of a sandbox with the host's system, brought up to what it
+/// needs; the agent may have removed any of it.
+fn host_root(launch: &Launch) -> Result<Tree, Failure> {
+    let path = launch.sandbox_dir.join("rootfs/root");
+    make_owned(&path, launch.uid_base).when("the root directory could not be made")?;
+    let dir = open_dir(&path).when("the root directory could not be opened")?;
+    let root = Root::new(dir, launch.uid_base);
+    fill_root(launch, &root).when("the root directory could not be filled")?;
+    Tree::bind(&path).when("the root directory could not be bound")
+}
+
+fn fill_root(launch: &Launch, root: &Root) -> io::Result<()> {
+    clear_tmp(launch, root)?;
+    for (path, mode) in DIRS {
+        root.ensure_dir(path, *mode)?;
+    }
+    root.ensure_link("var/run", "/run")?;
+    root.ensure_link("var/lock", "/run/lock")?;
+    for name in TOP {
+        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
+            root.ensure_link(name, &target.to_string_lossy())?;
+        }
+    }
+    let made = launch.sandbox_dir.join("rootfs/etc.new");
+    if rustix::fs::statat(root.as_fd(), "etc", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_err() {
+        if made.exists() {
+            fs::remove_dir_all(&made)?;
+        }
+        etc::make(&made, &launch.hostname, launch.uid_base)?;
+        renameat(rustix::fs::CWD, &made, root.as_fd(), "etc")?;
+    }
+    Ok(())
+}
+
+/// /tmp begins empty at every start. The old one goes where the driver empties it in its own time:
+/// an agent may have left millions of files there.
+fn clear_tmp(launch: &Launch, root: &Root) -> io::Result<()> {
+    let trash = launch.sandbox_dir.join("trash");
+    let name = format!("tmp-{}", std::process::id());
+    match renameat(root.as_fd(), "tmp", open_dir(&trash)?, name) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
+        Err(error) => return Err(error.into()),
+    }
+    root.ensure_dir("tmp", 0o1777)
+}
+
+fn make_owned(path: &Path, owner: u32) -> io::Result<()> {
+    match fs::create_dir(path) {
+        Ok(()) => {
+            fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
+            lchown(path, Some(owner), Some(owner))
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        Err(error) => Err(error),
+    }
+}
+
+/// The host's /usr with the sandbox's own layer on it.
+fn put_usr(launch: &Launch, root: &Root, staging: &Path) -> Result<(), Failure> {
+    let dir = launch.sandbox_dir.join("rootfs/usr");
+    fs::create_dir_all(&dir).when("the layer of /usr could not be made")?;
+    let (upper, work) =
+        usr::prepare(&dir, launch.uid_base).when("the layer of /usr could not be made")?;
+    let lower = if launch.guards(Guard::ForeignOwners) {
+        PathBuf::from("/usr")
+    } else {
+        mapped(launch, Path::new("/usr"), staging)?
+    };
+    let tree = Tree::overlay(&lower, &upper, &work).when("/usr could not be overlaid")?;
+    tree.set(base_attributes(launch)).when("/usr could not be restricted")?;
+    let at = root.dir("usr", Obstacle::Remove).when("/usr could not be made")?;
+    tree.put_on(at.as_fd()).when("/usr could not be mounted")
+}
+
+/// Puts `path` at the staging place with its files' owners mapped: the host's root becomes the
+/// sandbox's.
+fn mapped(launch: &Launch, path: &Path, staging: &Path) -> Result<PathBuf, Failure> {
+    let lower = staging.join("lower");
+    let tree = Tree::bind(path).when(format!("{} could not be bound", path.display()))?;
+    let userns = idmap::user_namespace(launch.uid_base, launch.uid_count)
+        .when("an id mapping could not be made")?;
+    tree.map_ids(userns.as_fd()).map_err(|error| {
+        let message = format!("the file system of {} cannot map ids: {error}", path.display());
+        Failure::invalid("ImageNotMappable", message)
+    })?;
+    let at = open_dir(&lower).when("the staging place is gone")?;
+    tree.put_on(at.as_fd()).when(format!("{} could not be staged", path.display()))?;
+    Ok(lower)
+}
+
+/// A directory of the host as root file system, with the sandbox's own layer on it.
+fn directory_root(launch: &Launch, image: &Path, staging: &Path) -> Result<Tree, Failure> {
+    let mode = fs::metadata(image)
+        .map_err(|error| {
+            let message = format!("{}: {error}", image.display());
+            Failure::invalid("ImageMissing", message)
+        })?
+        .mode();
+    let lower = mapped(launch, image, staging)?;
+    let dir = launch.sandbox_dir.join("rootfs/image");
+    fs::create_dir_all(&dir).when("the layer of the image could not be made")?;
+    for name in ["upper", "work"] {
+        make_owned(&dir.join(name), launch.uid_base).when("the layer could not be made")?;
+    }
+    let upper = dir.join("upper");
+    fs::set_permissions(&upper, fs::Permissions::from_mode(mode & 0o777 | 0o555))
+        .when("the layer could not be opened to all")?;
+    Tree::overlay(&lower, &upper, &dir.join("work")).when("the image could not be overlaid")
+}
+
+/// /run is empty at every start; /run/sandkeep is a read-only mount of its own, so that root inside
+/// cannot move it away and put something else in its place.
+fn put_run(launch: &Launch, root: &Root) -> Result<(), Failure> {
+    let owner = launch.uid_base.to_string();
+    let attributes = base_attributes(launch);
+    let options = [("mode", "755"), ("uid", owner.as_str()), ("gid", owner.as_str())];
+    let run = Tree::tmpfs(&options, attributes).when("/run could not be made")?;
+    let at = root.dir("run", Obstacle::Remove).when("/run could not be made")?;
+    run.put_on(at.as_fd()).when("/run could not be mounted")?;
+    root.ensure_dir("run/lock", 0o1777).when("/run/lock could not be made")?;
+
+    let own = Tree::tmpfs(&[("mode", "755"), ("size", "64k")], attributes)
+        .when("/run/sandkeep could not be made")?;
+    let at = root.dir("run/sandkeep", Obstacle::Remove).when("/run/sandkeep could not be made")?;
+    own.put_on(at.as_fd()).when("/run/sandkeep could not be mounted")?;
+    let ours = root.dir("run/sandkeep", Obstacle::Refuse).when("/run/sandkeep is gone")?;
+    let ours = Root::new(ours, 0);
+    for name in ["bin", "session", "state"] {
+        ours.ensure_dir(name, 0o755).when("/run/sandkeep could not be filled")?;
+    }
+    ours.file("bin/sandkeep-supervisor").when("/run/sandkeep could not be filled")?;
+    own.set(sys::ATTR_RDONLY).when("/run/sandkeep could not be closed")
+}
+
+/// Overlay mounts itself read-only without an error when it cannot write.
+fn check_writable(root: &Root, state: &Path) -> Result<(), Failure> {
+    let places: [(&str, io::Result<OwnedFd>); 4] = [
+        ("/", root.dir("", Obstacle::Refuse)),
+        ("/usr", root.dir("usr", Obstacle::Refuse)),
+        ("/workspace", root.dir("workspace", Obstacle::Refuse)),
+        ("the state directory", open_dir(state)),
+    ];
+    for (name, place) in places {
+        let place = place.when(format!("{name} could not be opened"))?;
+        let flags = fstatvfs(place).when(format!("{name} could not be looked at"))?.f_flag;
+        if flags.contains(StatVfsMountFlags::RDONLY) {
+            let error = io::Error::from_raw_os_error(libc::EROFS);
+            return Err(error).when(format!("{name} came up read-only"));
+        }
+    }
+    Ok(())
+}
+
+/// A directory whose every parent the sandbox's root may pass through, and that hides nothing the
+/// helper still needs.
+fn staging_place(launch: &Launch) -> Result<PathBuf, Failure> {
+    let fits = |place: &&&str| {
+        let open = fs::symlink_metadata(place)
+            .is_ok_and(|metadata| metadata.is_dir() && metadata.mode() & 0o001 != 0);
+        open && !launch.sandbox_dir.starts_with(place) && !launch.runtime_dir.starts_with(place)
+    };
+    let found = ["/mnt", "/media", "/srv", "/opt", "/home", "/var", "/tmp"];
+    found.iter().find(fits).map(PathBuf::from).ok_or_else(|| {
+        Failure::internal("start", "no directory to put the root file system together at")
+    })
+}
+
+fn write_bundle(launch: &Launch, staging: &Path) -> Result<Staged, Failure> {
+    let bundle = staging.join("bundle");
+    let (root, state) = (staging.join("rootfs"), staging.join("state"));
+    let config = oci::config(launch, &root.to_string_lossy(), &state.to_string_lossy());
+    fs::write(bundle.join("config.json"), config.to_string())
+        .when("the configuration could not be written")?;
+    Ok(Staged { bundle })
+}

@@ -1,0 +1,144 @@
+//! One launch: lock, look, assemble, make PID 1, put it on record, let it go.
+
+use std::fs::{self, File, OpenOptions};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+
+use libcontainer::container::Container;
+use libcontainer::container::builder::ContainerBuilder;
+use libcontainer::syscall::syscall::SyscallType;
+use rustix::process::Signal;
+
+use super::ask::{Answer, Failure, Launch, While};
+use super::assemble::{Staged, assemble};
+use crate::cgroup::{Group, Hierarchies};
+use crate::config::{Guard, Step};
+use crate::home::{absent_is_done, read_json, write_json};
+use crate::process::{Birth, Process};
+use crate::record::{RunRecord, SessionDir};
+use crate::sys;
+
+pub(super) fn launch(launch: &Launch) -> Answer {
+    match try_launch(launch) {
+        Ok(answer) => answer,
+        Err(failure) => Answer::Failed(failure),
+    }
+}
+
+fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
+    let lock = launch.sandbox_dir.join("lock");
+    let lock = OpenOptions::new().write(true).open(&lock).when("the sandbox is gone")?;
+    // Held until this process ends.
+    if !sys::lock(lock.as_fd()).when("the sandbox could not be locked")? {
+        return Ok(Answer::Busy { message: "another start of it is under way".to_owned() });
+    }
+    die_at(launch, Step::Locked);
+    let group = Hierarchies::of_this_machine().when("control groups")?.group(launch.cgroup.clone());
+    if !group.pids().when("its control group could not be read")?.is_empty() {
+        return Ok(Answer::Busy { message: "something of it is alive".to_owned() });
+    }
+    let leftover = launch.runtime_dir.join(&launch.id);
+    absent_is_done(fs::remove_dir_all(leftover)).when("old runtime state is in the way")?;
+
+    let staged = assemble(launch)?;
+    die_at(launch, Step::Mounted);
+    let mut container = make(launch, &staged)?;
+    die_at(launch, Step::Made);
+    match let_go(launch, &mut container) {
+        Ok(birth) => Ok(Answer::Launched { birth }),
+        Err(failure) => {
+            end(&container, &group);
+            Err(failure)
+        }
+    }
+}
+
+/// Has libcontainer make PID 1, which then waits to be let go.
+fn make(launch: &Launch, staged: &Staged) -> Result<Container, Failure> {
+    let null = || OpenOptions::new().read(true).write(true).open("/dev/null").map(OwnedFd::from);
+    let log = File::options()
+        .append(true)
+        .create(true)
+        .mode(0o600)
+        .open(launch.sandbox_dir.join("boot.log"))
+        .when("boot.log could not be opened")?;
+    let failed = |error: libcontainer::error::LibcontainerError| {
+        Failure::internal("start", format!("PID 1 could not be made: {}", chain(&error)))
+    };
+    ContainerBuilder::new(launch.id.clone(), SyscallType::default())
+        .with_root_path(launch.runtime_dir.clone())
+        .map_err(failed)?
+        .with_stdin(null().when("/dev/null")?)
+        .with_stdout(null().when("/dev/null")?)
+        .with_stderr(log)
+        .as_init(&staged.bundle)
+        .with_systemd(false)
+        .build()
+        .map_err(failed)
+}
+
+fn let_go(launch: &Launch, container: &mut Container) -> Result<Birth, Failure> {
+    let pid = container.pid().map(|pid| pid.as_raw());
+    let process = pid.and_then(Process::open);
+    let process = process.ok_or_else(|| Failure::internal("start", "PID 1 ended at once"))?;
+    let birth = process.birth(&launch.boot_id);
+    let birth = birth.ok_or_else(|| Failure::internal("start", "PID 1 ended at once"))?;
+
+    let record = launch.sandbox_dir.join("runtime.json");
+    let session = fs::metadata(launch.sandbox_dir.join("run")).when("the session directory")?;
+    let run = RunRecord {
+        birth: birth.clone(),
+        generation: launch.generation,
+        session_dir: SessionDir { device: session.dev(), inode: session.ino() },
+        oom: false,
+    };
+    write_json(&record, &run, false).when("the run could not be recorded")?;
+    die_at(launch, Step::Recorded);
+
+    if launch.guards(Guard::Network) {
+        sys::setns(process.pidfd.as_fd(), libc::CLONE_NEWNET).when("its network")?;
+        sys::interface_up(c"lo").when("its loopback interface could not be brought up")?;
+    }
+    container.start().map_err(|error| {
+        Failure::internal("start", format!("PID 1 could not be let go: {}", chain(&error)))
+    })?;
+    die_at(launch, Step::LetGo);
+    debug_assert!(read_json::<RunRecord>(&record).is_ok());
+    Ok(birth)
+}
+
+/// Ends what a failed launch has made. Whatever is left the driver finds by the control group.
+fn end(container: &Container, group: &Group) {
+    if let Some(process) = container.pid().and_then(|pid| Process::open(pid.as_raw())) {
+        if let Err(error) = process.signal(Signal::KILL) {
+            tracing::warn!(%error, "PID 1 of a failed start could not be ended");
+        }
+        process.ended_within_ms(5_000);
+    }
+    if let Err(error) = group.remove() {
+        tracing::warn!(%error, "the control group of a failed start is left");
+    }
+}
+
+/// The whole cause: libcontainer keeps it in the chain of sources.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// A failpoint: this process ends here as if it had been killed.
+fn die_at(launch: &Launch, step: Step) {
+    if launch.dies_at == Some(step) {
+        let pid = rustix::process::getpid();
+        let killed = rustix::process::kill_process(pid, Signal::KILL);
+        debug_assert!(killed.is_ok());
+    }
+}

@@ -1,0 +1,144 @@
+//! What the parts of the driver share.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Stdio;
+
+use sandkeep_core::{GatewayId, SandboxId};
+use sandkeep_driver::{DriverError, ErrorKind};
+use tokio::io::AsyncWriteExt;
+use tokio::process::Command;
+
+use crate::cgroup::{Group, Hierarchies};
+use crate::config::{HelperCommand, Knobs, LocalConfig};
+use crate::failure::{internal, io_failure};
+use crate::helper::{Answer, Ask};
+use crate::home::{Home, make_private_dir, read_json, write_json};
+use crate::process::kernel_boot_id;
+use crate::record::{Engine, Label};
+use crate::session::Doors;
+use crate::watch::Watch;
+
+/// The state of a driver: paths and settings, and what is only a memory of this process (open
+/// session sockets, watched processes).
+#[derive(Debug)]
+pub(crate) struct Local {
+    pub(crate) home: Home,
+    pub(crate) gateway: GatewayId,
+    pub(crate) supervisor: PathBuf,
+    pub(crate) helper: HelperCommand,
+    pub(crate) uid_base: u32,
+    pub(crate) knobs: Knobs,
+    pub(crate) boot_id: String,
+    pub(crate) hierarchies: Hierarchies,
+    pub(crate) watch: Watch,
+    pub(crate) doors: Doors,
+}
+
+impl Local {
+    pub(crate) fn new(config: LocalConfig) -> Result<Self, DriverError> {
+        let failed = |what: &'static str| move |error| io_failure("home", what, &error);
+        let home = Home::new(config.home);
+        for dir in [home.sandboxes(), home.workspaces(), home.runtime()] {
+            make_private_dir(&dir).map_err(failed("the home could not be made"))?;
+        }
+        // Absolute, whatever the working directory becomes.
+        let root = fs::canonicalize(home.root()).map_err(failed("the home is gone"))?;
+        let boot_id = match &config.knobs.boot_id {
+            Some(boot_id) => boot_id.clone(),
+            None => kernel_boot_id().map_err(failed("the boot id"))?,
+        };
+        let hierarchies = Hierarchies::of_this_machine().map_err(failed("control groups"))?;
+        Ok(Self {
+            home: Home::new(root),
+            gateway: config.gateway,
+            supervisor: config.supervisor,
+            helper: config.helper,
+            uid_base: config.uid_base,
+            knobs: config.knobs,
+            boot_id,
+            hierarchies,
+            watch: Watch::new(),
+            doors: Doors::default(),
+        })
+    }
+
+    /// Whoever makes sandboxes here is root, for now.
+    pub(crate) fn needs_root(&self, stage: &'static str) -> Result<(), DriverError> {
+        if rustix::process::geteuid().is_root() {
+            return Ok(());
+        }
+        let message = "the local driver has to run as root; as an ordinary user it cannot make \
+                       sandboxes yet";
+        Err(DriverError::new(ErrorKind::Invalid, stage, "NeedsRoot", message))
+    }
+
+    pub(crate) fn group(&self, id: &SandboxId) -> Group {
+        self.hierarchies.group(format!("sandkeep/{}/{id}", self.gateway))
+    }
+
+    /// Where helpers are while they work.
+    pub(crate) fn helpers_group(&self) -> Group {
+        self.hierarchies.group(format!("sandkeep/{}/helpers", self.gateway))
+    }
+
+    /// The sandbox's label; `None`: there is no such backing.
+    pub(crate) fn label(&self, id: &SandboxId) -> Result<Option<Label>, DriverError> {
+        read_json(&self.home.sandbox(id).label())
+            .map_err(|error| io_failure("inspect", format!("the label of {id}"), &error))
+    }
+
+    /// This engine's own mark, made when missing.
+    pub(crate) fn engine(&self) -> Result<String, DriverError> {
+        let file = self.home.engine_file();
+        let failed = |error| io_failure("identity", "engine.json", &error);
+        if let Some(engine) = read_json::<Engine>(&file).map_err(failed)? {
+            return Ok(engine.id);
+        }
+        let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(failed)?;
+        let engine = Engine { id: uuid.trim().to_owned() };
+        write_json(&file, &engine, true).map_err(failed)?;
+        Ok(engine.id)
+    }
+
+    /// Asks a new helper. Dropping the future ends the helper; whatever it had made by then is
+    /// found by looking.
+    pub(crate) async fn ask(&self, ask: &Ask, stage: &'static str) -> Result<Answer, DriverError> {
+        let failed = |what: &'static str| move |error| io_failure(stage, what, &error);
+        let question =
+            serde_json::to_vec(ask).map_err(|error| internal(stage, error.to_string()))?;
+        let mut child = Command::new(&self.helper.program)
+            .args(&self.helper.args)
+            .current_dir("/")
+            .env_clear()
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .map_err(failed("the helper could not be started"))?;
+        self.take_into_group(child.id());
+        let mut stdin = child.stdin.take();
+        if let Some(stdin) = stdin.as_mut() {
+            stdin.write_all(&question).await.map_err(failed("the helper does not listen"))?;
+        }
+        drop(stdin);
+        let output = child.wait_with_output().await.map_err(failed("the helper was lost"))?;
+        serde_json::from_slice(&output.stdout).map_err(|_| {
+            internal(stage, format!("the helper ended without an answer ({})", output.status))
+        })
+    }
+
+    /// Joining a control group costs more than ten milliseconds, nearly all of it a wait in the
+    /// kernel that only the first of several joins in a row pays. Paid here for the helper, while
+    /// it builds the root file system, it is not paid by PID 1.
+    fn take_into_group(&self, helper: Option<u32>) {
+        let Some(helper) = helper else { return };
+        let group = self.helpers_group();
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = group.enter(helper) {
+                tracing::debug!(%error, "the helper stays where it is");
+            }
+        });
+    }
+}

@@ -1,0 +1,161 @@
+//! Looking at one sandbox: what its label says, and whether a PID 1 of it lives.
+//!
+//! ```text
+//! label?  run on record?  that process alive?  something in its control group?
+//!   no                                                       absent
+//!   yes        no                                no          idle
+//!   yes        yes               yes                         running (paused, when frozen)
+//!   yes        any               no              PID 1       running: the record was lost
+//!   yes        any               no              not let go  starting, or a crash's remains
+//!   yes        yes               no              no          exited; another boot: lost
+//! ```
+
+use std::fs::OpenOptions;
+use std::io;
+use std::os::fd::AsFd;
+
+use sandkeep_core::{Backing, BackingReport, SandboxId};
+use sandkeep_driver::{DriverError, FoundBacking};
+
+use crate::check::unenforced;
+use crate::failure::io_failure;
+use crate::home::read_json;
+use crate::local::Local;
+use crate::process::{Birth, Process, innermost_pid, is_unborn};
+use crate::record::{Label, RunRecord};
+use crate::sys;
+
+/// What is alive of a sandbox.
+#[derive(Debug)]
+pub(crate) enum Life {
+    /// Nothing, and no run is on record.
+    Never,
+    /// Something that was not let go yet.
+    Unborn,
+    /// Its PID 1.
+    Alive(Birth, Process),
+    /// Nothing; the newest run on record.
+    Ended(RunRecord),
+}
+
+impl Local {
+    /// Looks whether anything of it is alive.
+    pub(crate) fn life(&self, id: &SandboxId) -> Result<Life, DriverError> {
+        let failed = |what| move |error| io_failure("inspect", format!("{what} of {id}"), &error);
+        let record = self.run_record(id);
+        if let Some(record) = &record
+            && let Some(process) = record.birth.find(&self.boot_id)
+        {
+            return Ok(self.named(record.birth.clone(), process));
+        }
+        let pids = self.group(id).pids().map_err(failed("the control group"))?;
+        let held = pids.iter().filter(|pid| innermost_pid(**pid) == Some(1));
+        for process in held.filter_map(|pid| Process::open(*pid)) {
+            if let Some(birth) = process.birth(&self.boot_id) {
+                return Ok(self.named(birth, process));
+            }
+        }
+        if !self.group(id).pids().map_err(failed("the control group"))?.is_empty() {
+            return Ok(Life::Unborn);
+        }
+        Ok(record.map_or(Life::Never, Life::Ended))
+    }
+
+    fn named(&self, birth: Birth, process: Process) -> Life {
+        if is_unborn(process.pid) { Life::Unborn } else { Life::Alive(birth, process) }
+    }
+
+    /// The newest run on record. One that cannot be read is as good as none: the control group
+    /// tells what is alive.
+    pub(crate) fn run_record(&self, id: &SandboxId) -> Option<RunRecord> {
+        let file = self.home.sandbox(id).runtime_file();
+        match read_json(&file) {
+            Ok(record) => record,
+            Err(error) => {
+                tracing::warn!(%id, %error, "the record of its newest run cannot be read");
+                None
+            }
+        }
+    }
+
+    /// The helper that is at work for it, of this gateway or of one that is gone.
+    pub(crate) fn helper_at_work(&self, id: &SandboxId) -> io::Result<Option<Process>> {
+        let lock = match OpenOptions::new().write(true).open(self.home.sandbox(id).lock()) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let Some(pid) = sys::lock_holder(lock.as_fd())? else { return Ok(None) };
+        Ok(Process::open(pid.as_raw_nonzero().get()))
+    }
+
+    pub(crate) fn report(
+        &self,
+        id: &SandboxId,
+        label: &Label,
+    ) -> Result<BackingReport, DriverError> {
+        let (backing, backing_run) = self.backing(id)?;
+        Ok(BackingReport {
+            backing,
+            backing_run,
+            generation: Some(label.made_from.generation),
+            engine: Some(self.engine()?),
+            unenforced_limits: unenforced(&label.made_from.spec.limits, &self.hierarchies),
+        })
+    }
+
+    fn backing(&self, id: &SandboxId) -> Result<(Backing, Option<String>), DriverError> {
+        Ok(match self.life(id)? {
+            Life::Never => (Backing::Idle, None),
+            Life::Unborn => {
+                let helper = self.helper_at_work(id);
+                let helper = helper.map_err(|error| io_failure("inspect", "its lock", &error))?;
+                match (helper, self.run_record(id)) {
+                    (Some(_), _) => (Backing::Starting, None),
+                    // The remains of a start that was cut off: it never ran. The next start, stop
+                    // or removal clears it away.
+                    (None, None) => (Backing::Idle, None),
+                    (None, Some(record)) => self.ended(id, &record),
+                }
+            }
+            Life::Alive(birth, process) => {
+                let run = birth.name();
+                self.watch.add(id, &birth, process);
+                let frozen = self.group(id).is_frozen();
+                (if frozen { Backing::Paused } else { Backing::Running }, Some(run))
+            }
+            Life::Ended(record) => self.ended(id, &record),
+        })
+    }
+
+    fn ended(&self, id: &SandboxId, record: &RunRecord) -> (Backing, Option<String>) {
+        // After a reboot the group is gone with the machine it was on.
+        let here = record.birth.boot_id == self.boot_id;
+        let oom = record.oom || here && self.group(id).oom_kills().is_some_and(|kills| kills > 0);
+        let backing = Backing::Exited { code: None, oom, finished_at: None };
+        (backing, Some(record.birth.name()))
+    }
+
+    /// What lies in the home under this id, for `list`.
+    pub(crate) fn found(&self, id: &SandboxId) -> Result<Option<FoundBacking>, DriverError> {
+        match self.label(id) {
+            Ok(None) => Ok(None),
+            Ok(Some(label)) => Ok(Some(FoundBacking {
+                id: id.clone(),
+                gateway: label.gateway,
+                backing: self.backing(id)?.0,
+                made_from: Some(label.made_from),
+            })),
+            // A label that cannot be read lies in our home and has our name on it.
+            Err(error) => {
+                tracing::warn!(%id, %error, "its label cannot be read");
+                Ok(Some(FoundBacking {
+                    id: id.clone(),
+                    gateway: self.gateway.clone(),
+                    backing: self.backing(id)?.0,
+                    made_from: None,
+                }))
+            }
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! Starting: never two PID 1 for one sandbox, however many gateways crash on the way.
+//!
+//! One helper at a time holds the sandbox's lock, and looks itself before it makes anything; so a
+//! helper of a gateway that is gone and one of the next may meet, and one of them finds the other.
+
+use std::fs;
+use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+
+use sandkeep_core::{Backing, BackingReport, SandboxId};
+use sandkeep_driver::{DriverError, ErrorKind};
+
+use crate::check::enforced;
+use crate::config::{Guard, UID_COUNT};
+use crate::failure::{conflict, invalid, io_failure, not_found};
+use crate::helper::{Answer, Ask, Launch};
+use crate::home::absent_is_done;
+use crate::local::Local;
+use crate::look::Life;
+use crate::make::make_dirs;
+use crate::process::Process;
+use crate::record::Label;
+use crate::watch::ended;
+
+const STAGE: &str = "start";
+
+/// How often a start looks again after it met another helper.
+const TRIES: u32 = 5;
+
+impl Local {
+    pub(crate) async fn start(&self, id: &SandboxId) -> Result<BackingReport, DriverError> {
+        self.needs_root(STAGE)?;
+        let label =
+            self.label(id)?.ok_or_else(|| not_found(STAGE, format!("{id} is not there")))?;
+        let mut met = String::new();
+        for _ in 0..TRIES {
+            self.wait_for_helper(id).await?;
+            match self.life(id)? {
+                Life::Alive(..) => return self.report(id, &label),
+                Life::Unborn => self.clear(id, false).await?,
+                Life::Never | Life::Ended(_) => {}
+            }
+            self.check_mark(&label)?;
+            self.clear(id, false).await?;
+            self.prepare(id)?;
+            match self.ask(&Ask::Launch(Box::new(self.launch(id, &label))), STAGE).await? {
+                Answer::Launched { birth } => {
+                    self.empty_trash(id);
+                    return self.launched(id, &label, &birth.name());
+                }
+                Answer::Busy { message } => met = message,
+                Answer::Failed(failure) => return Err(failure.into_error(STAGE)),
+                Answer::Remounted => return Err(conflict(STAGE, "an answer to something else")),
+            }
+        }
+        Err(conflict(STAGE, met))
+    }
+
+    /// What the helper launched, looked at anew: it may have ended already.
+    fn launched(
+        &self,
+        id: &SandboxId,
+        label: &Label,
+        run: &str,
+    ) -> Result<BackingReport, DriverError> {
+        let mut report = self.report(id, label)?;
+        if matches!(report.backing, Backing::Idle) {
+            // PID 1 has not called `exec` yet, and nobody holds the lock any more.
+            report.backing = Backing::Starting;
+            report.backing_run = Some(run.to_owned());
+        }
+        Ok(report)
+    }
+
+    fn check_mark(&self, label: &Label) -> Result<(), DriverError> {
+        self.check_workspace(&label.made_from.spec.workspace).map_err(|error| match error.kind {
+            ErrorKind::NotFound => invalid("workspace", "WorkspaceMissing", error.message),
+            _ => error,
+        })
+    }
+
+    /// Rebuilds what a start expects: a new session directory with its socket listening.
+    fn prepare(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let dir = self.home.sandbox(id);
+        let failed = |error| io_failure(STAGE, format!("the directories of {id}"), &error);
+        make_dirs(&dir, self.uid_base).map_err(failed)?;
+        absent_is_done(fs::remove_file(dir.boot_log())).map_err(failed)?;
+        self.remake_session_dir(id).map_err(failed)?;
+        self.doors.rebind(id, &dir.session()).map_err(failed)
+    }
+
+    /// A session directory of which nobody holds anything yet.
+    pub(crate) fn remake_session_dir(&self, id: &SandboxId) -> std::io::Result<()> {
+        let session = self.home.sandbox(id).session();
+        absent_is_done(fs::remove_dir_all(&session))?;
+        fs::DirBuilder::new().mode(0o755).create(&session)?;
+        fs::set_permissions(&session, fs::Permissions::from_mode(0o755))
+    }
+
+    fn launch(&self, id: &SandboxId, label: &Label) -> Launch {
+        let made_from = &label.made_from;
+        let without = &self.knobs.without_guards;
+        let default_pids = !without.contains(&Guard::DefaultPids);
+        Launch {
+            id: id.to_string(),
+            hostname: made_from.identity.hostname.clone(),
+            sandbox_dir: self.home.sandbox(id).path,
+            runtime_dir: self.home.runtime(),
+            workspace_files: self.workspace_files(&made_from.spec.workspace),
+            supervisor: self.supervisor.clone(),
+            init_args: self.init_args(),
+            image: made_from.spec.image.clone(),
+            mounts: made_from.spec.mounts.clone(),
+            tools: made_from.spec.tools.clone(),
+            uid_base: self.uid_base,
+            uid_count: UID_COUNT,
+            cgroup: format!("sandkeep/{}/{id}", self.gateway),
+            limits: enforced(&made_from.spec.limits, &self.hierarchies, default_pids),
+            generation: made_from.generation,
+            boot_id: self.boot_id.clone(),
+            without_guards: without.clone(),
+            dies_at: self.knobs.helper_dies_at,
+        }
+    }
+
+    fn init_args(&self) -> Vec<String> {
+        if let Some(args) = &self.knobs.init_args {
+            return args.clone();
+        }
+        let fixed =
+            ["init", "--socket", "/run/sandkeep/session/s", "--state", "/run/sandkeep/state"];
+        let mut args: Vec<String> = fixed.map(str::to_owned).to_vec();
+        for guard in &self.knobs.without_supervisor_guards {
+            args.extend(["--without-guard".to_owned(), guard.clone()]);
+        }
+        args
+    }
+
+    /// A helper that is at work gets to its end; then there is something to look at.
+    async fn wait_for_helper(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let helper = self.helper_at_work(id);
+        match helper.map_err(|error| io_failure(STAGE, "its lock", &error))? {
+            None => Ok(()),
+            Some(Process { pidfd, .. }) => {
+                ended(pidfd).await.map_err(|error| io_failure(STAGE, "its helper", &error))
+            }
+        }
+    }
+
+    /// Removes what earlier starts put aside, while the sandbox runs already.
+    fn empty_trash(&self, id: &SandboxId) {
+        let trash = self.home.sandbox(id).trash();
+        let empty = fs::read_dir(&trash).map_or(true, |mut entries| entries.next().is_none());
+        if empty {
+            return;
+        }
+        let id = id.clone();
+        tokio::task::spawn_blocking(move || {
+            let Ok(entries) = fs::read_dir(&trash) else { return };
+            for entry in entries.flatten() {
+                if let Err(error) = absent_is_done(fs::remove_dir_all(entry.path())) {
+                    tracing::debug!(%id, %error, "what was put aside is left for the next start");
+                }
+            }
+        });
+    }
+}

@@ -1,0 +1,121 @@
+//! Workspaces: directories that outlive every sandbox, each with its mark beside it.
+//!
+//! The mark lies outside of what a sandbox sees, so nothing inside can remove or forge it. It is
+//! written last when one is made and removed last when one is discarded: a marked workspace is
+//! whole.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::path::PathBuf;
+
+use sandkeep_core::WorkspaceId;
+use sandkeep_driver::{DriverError, ErrorKind, FoundWorkspace, WorkspaceReport, WorkspaceRequest};
+
+use crate::failure::{conflict, io_failure};
+use crate::home::{absent_is_done, make_private_dir, read_json, sync_dir, write_json};
+use crate::local::Local;
+use crate::record::Mark;
+
+const STAGE: &str = "workspace";
+
+impl Local {
+    pub(crate) fn workspace_files(&self, id: &WorkspaceId) -> PathBuf {
+        self.home.workspace(id).join("files")
+    }
+
+    fn mark_file(&self, id: &WorkspaceId) -> PathBuf {
+        self.home.workspace(id).join("mark.json")
+    }
+
+    pub(crate) fn ensure_workspace(
+        &self,
+        request: &WorkspaceRequest,
+    ) -> Result<WorkspaceReport, DriverError> {
+        let files = self.workspace_files(&request.id);
+        if let Err(missing) = self.check_workspace(&request.id) {
+            if request.marked {
+                return match missing.kind {
+                    ErrorKind::NotFound => {
+                        Ok(WorkspaceReport::Missing { message: missing.message })
+                    }
+                    _ => Err(missing),
+                };
+            }
+            self.make_workspace(request)?;
+        }
+        Ok(WorkspaceReport::Bound { handle: files.to_string_lossy().into_owned() })
+    }
+
+    fn make_workspace(&self, request: &WorkspaceRequest) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("workspace {}", request.id), &error);
+        let mark_file = self.mark_file(&request.id);
+        let there: Option<Mark> = read_json(&mark_file).map_err(failed)?;
+        if let Some(other) = there.filter(|mark| mark.id != request.id) {
+            let message = format!("the place of workspace {} is taken by {}", request.id, other.id);
+            return Err(conflict(STAGE, message));
+        }
+        let dir = self.home.workspace(&request.id);
+        let files = self.workspace_files(&request.id);
+        make_private_dir(&files).map_err(failed)?;
+        lchown(&files, Some(self.uid_base), Some(self.uid_base)).map_err(failed)?;
+        fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        let (gateway, id) = (self.gateway.clone(), request.id.clone());
+        let mark = Mark { gateway, id, name: request.name.clone() };
+        write_json(&mark_file, &mark, true).map_err(failed)?;
+        debug_assert_eq!(mark_file.parent(), Some(dir.as_path()));
+        sync_dir(&self.home.workspaces()).map_err(failed)
+    }
+
+    /// Whether the workspace is there and carries its mark; `NotFound` says what is wrong.
+    pub(crate) fn check_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {
+        let files = self.workspace_files(id);
+        let missing = |why: &str| {
+            let message = format!("{} {why}", files.display());
+            Err(DriverError::new(ErrorKind::NotFound, STAGE, "WorkspaceMissing", message))
+        };
+        let mark: Option<Mark> = read_json(&self.mark_file(id))
+            .map_err(|error| io_failure(STAGE, format!("the mark of workspace {id}"), &error))?;
+        match (mark, files.symlink_metadata()) {
+            (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
+                missing("is not there")
+            }
+            (_, Err(error)) => Err(io_failure(STAGE, files.display(), &error)),
+            (_, Ok(metadata)) if !metadata.is_dir() => missing("is not a directory"),
+            (None, _) => missing("has lost its mark"),
+            (Some(mark), _) if mark.id != *id => {
+                missing(&format!("carries the mark of workspace {}", mark.id))
+            }
+            (Some(_), Ok(_)) => Ok(()),
+        }
+    }
+
+    pub(crate) fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("workspace {id}"), &error);
+        absent_is_done(fs::remove_dir_all(self.workspace_files(id))).map_err(failed)?;
+        absent_is_done(fs::remove_dir_all(self.home.workspace(id))).map_err(failed)
+    }
+
+    pub(crate) fn list_workspaces(&self) -> Result<Vec<FoundWorkspace>, DriverError> {
+        let failed = |error| io_failure("list", "the workspaces", &error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.home.workspaces()).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse::<WorkspaceId>().ok()) else {
+                continue;
+            };
+            let mark: Mark = match read_json(&self.mark_file(&id)) {
+                Ok(Some(mark)) => mark,
+                Ok(None) => continue,
+                Err(error) => {
+                    tracing::warn!(%id, %error, "the mark of a workspace cannot be read");
+                    continue;
+                }
+            };
+            if mark.gateway == self.gateway && mark.id == id {
+                let handle = self.workspace_files(&id).to_string_lossy().into_owned();
+                found.push(FoundWorkspace { id, name: mark.name, handle });
+            }
+        }
+        Ok(found)
+    }
+}
