@@ -1,144 +1,12 @@
-//! What every store must do, as plain functions; [`store_conformance!`](crate::store_conformance)
-//! makes a test of each. A store passes all of them or is not one.
-//!
-//! What only a store on a disk can be asked (crashes, damage, locks, a full disk) is tested beside
-//! that store.
+//! Records, workspaces, tombstones: compare-and-set, all or none, there after a reload.
 
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use futures_join::join_all;
-use sandkeep_core::{
-    GatewayId, Observation, Record, SandboxId, Timestamp, Want, Workspace, WorkspaceId,
-};
+use sandkeep_core::{GatewayId, SandboxId, Want};
+use tokio::task::JoinSet;
 
-use crate::{Change, Contents, Event, EventBounds, Meta, Priority, Store, StoreError, Tombstone};
-
-/// Where a store lies: opened again, it has what was committed. Empty at first.
-#[async_trait]
-pub trait Place: Send + Sync {
-    /// Opens the store; whoever had it open before has dropped it.
-    async fn open(&self, bounds: EventBounds) -> Arc<dyn Store>;
-}
-
-/// Makes one test of each function of the suite. `$place` is an expression for a fresh, empty
-/// [`Place`].
-#[macro_export]
-macro_rules! store_conformance {
-    ($place:expr) => {
-        $crate::store_conformance!(@each $place;
-            a_new_store_is_empty
-            what_was_committed_is_there_after_a_reload
-            a_put_needs_the_stored_revision
-            an_insert_needs_a_free_id
-            a_batch_holds_as_a_whole_or_not_at_all
-            a_batch_may_change_one_record_twice
-            two_hundred_concurrent_commits_all_hold
-            of_two_writers_with_one_revision_one_wins
-            a_commit_whose_caller_went_away_is_whole
-            a_buried_record_leaves_a_tombstone_and_never_comes_back
-            a_tombstone_can_be_dropped
-            events_come_in_order_and_in_pages
-            events_of_one_sandbox_stand_alone
-            event_sequences_rise_over_a_reload
-            the_timeline_of_one_sandbox_is_bounded
-            the_whole_timeline_is_bounded
-            odd_text_comes_back_as_it_was
-            a_thousand_records_come_back_sorted
-        );
-    };
-    (@each $place:expr; $($name:ident)*) => {
-        $(
-            #[tokio::test]
-            async fn $name() {
-                let place = $place;
-                $crate::conformance::$name(&place).await;
-            }
-        )*
-    };
-}
-
-/// A record to store; `number` makes it unlike others.
-pub fn record(number: u64) -> Record {
-    let random = number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
-    let id = SandboxId::from_random(random);
-    let name: sandkeep_core::Name = format!("box-{number}").parse().expect("a valid name");
-    let at = Timestamp::from_millis(1_000 + number);
-    // From JSON: what the core adds with a default need not be known here.
-    let value = serde_json::json!({
-        "id": id, "name": name, "driver": "local", "created_at": at,
-        "identity": { "hostname": name, "session_key": "00".repeat(32) },
-        "intent": {
-            "want": "running", "generation": 1, "run": 1, "by": "uid:0", "at": at,
-            "spec": {
-                "image": "host", "command": ["sh", "-c", "echo hello"], "env": { "KEY": "value" },
-                "workspace": WorkspaceId::from_random(random), "workspace_name": name,
-                "limits": { "memory_bytes": 1_u64 << 30 }, "restart": "on-failure",
-                "stop_grace_ms": 10_000,
-            },
-        },
-        "observed": Observation::not_yet(at), "attempt": {},
-    });
-    serde_json::from_value(value).expect("a whole record")
-}
-
-/// A workspace to store.
-pub fn workspace(number: u64) -> Workspace {
-    let record = record(number);
-    Workspace {
-        id: record.intent.spec.workspace,
-        name: record.name,
-        driver: record.driver,
-        engine: Some("engine".to_owned()),
-        created_at: record.created_at,
-        marked: true,
-        holder: Some(record.id),
-        discard: false,
-        handle: Some("/somewhere".to_owned()),
-        bytes: Some(u64::MAX >> 1),
-        revision: 0,
-    }
-}
-
-/// An event to append.
-pub fn event(sandbox: Option<&Record>, message: impl Into<String>) -> Event {
-    Event {
-        sequence: 0,
-        at: Timestamp::from_millis(5),
-        sandbox: sandbox.map(|record| record.id.clone()),
-        name: sandbox.map_or_else(String::new, |record| record.name.to_string()),
-        reason: "Tried".to_owned(),
-        message: message.into(),
-        dropped: 0,
-    }
-}
-
-/// What stays of `record`.
-pub fn tombstone(record: &Record) -> Tombstone {
-    Tombstone {
-        id: record.id.to_string(),
-        name: record.name.to_string(),
-        driver: record.driver.clone(),
-        generation: record.intent.generation,
-        at: Timestamp::from_millis(9),
-    }
-}
-
-fn put(record: &Record) -> Change {
-    Change::PutRecord(Box::new(record.clone()))
-}
-
-async fn open(place: &dyn Place) -> Arc<dyn Store> {
-    place.open(EventBounds::default()).await
-}
-
-async fn commit(store: &dyn Store, changes: Vec<Change>) {
-    store.commit(Priority::Normal, changes).await.expect("the commit holds");
-}
-
-fn assert_conflict(outcome: Result<(), StoreError>) {
-    assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
-}
+use super::{Place, commit, event, open, put, record, tombstone, workspace};
+use crate::{Change, Contents, Meta, Priority, StoreError};
 
 pub async fn a_new_store_is_empty(place: &dyn Place) {
     let store = open(place).await;
@@ -380,88 +248,6 @@ pub async fn a_tombstone_can_be_dropped(place: &dyn Place) {
     }
 }
 
-pub async fn events_come_in_order_and_in_pages(place: &dyn Place) {
-    let store = open(place).await;
-    for number in 0..10 {
-        let events =
-            (0..3).map(|part| Change::AppendEvent(event(None, format!("{number}.{part}"))));
-        commit(&*store, events.collect()).await;
-    }
-    let mut seen = Vec::new();
-    let mut after = 0;
-    loop {
-        let page = store.events(None, after, 7).await.expect("events");
-        let Some(last) = page.last() else { break };
-        assert!(page.len() <= 7);
-        assert!(page.first().is_some_and(|first| first.sequence > after));
-        after = last.sequence;
-        seen.extend(page);
-    }
-    assert!(seen.is_sorted_by(|a, b| a.sequence < b.sequence));
-    let messages: Vec<_> = seen.iter().map(|event| event.message.clone()).collect();
-    let expected: Vec<_> = (0..30).map(|n| format!("{}.{}", n / 3, n % 3)).collect();
-    assert_eq!(messages, expected);
-    assert_eq!(store.events(None, 0, 0).await.expect("none asked for"), []);
-    assert_eq!(store.events(None, u64::MAX, 10).await.expect("after the end"), []);
-}
-
-pub async fn events_of_one_sandbox_stand_alone(place: &dyn Place) {
-    let store = open(place).await;
-    let (one, other) = (record(1), record(2));
-    for number in 0..5 {
-        let events = [Some(&one), Some(&other), None];
-        let events = events.map(|whose| Change::AppendEvent(event(whose, format!("{number}"))));
-        commit(&*store, events.into()).await;
-    }
-    let all = store.events(None, 0, 100).await.expect("events");
-    assert_eq!(all.len(), 15);
-    let mine = store.events(Some(&one.id), 0, 100).await.expect("events");
-    let expected: Vec<Event> =
-        all.into_iter().filter(|event| event.sandbox.as_ref() == Some(&one.id)).collect();
-    assert_eq!(mine, expected);
-    let rest = store.events(Some(&one.id), mine[2].sequence, 1).await.expect("events");
-    assert_eq!(rest, mine[3..4]);
-}
-
-pub async fn event_sequences_rise_over_a_reload(place: &dyn Place) {
-    let mut last = 0;
-    for round in 0..3 {
-        let store = open(place).await;
-        commit(&*store, vec![Change::AppendEvent(event(None, format!("{round}")))]).await;
-        let events = store.events(None, last, 10).await.expect("events");
-        assert_eq!(events.len(), 1, "round {round}");
-        last = events[0].sequence;
-    }
-}
-
-pub async fn the_timeline_of_one_sandbox_is_bounded(place: &dyn Place) {
-    let store = place.open(EventBounds { per_sandbox: 20, total: 1_000 }).await;
-    let (talkative, quiet) = (record(1), record(2));
-    commit(&*store, vec![Change::AppendEvent(event(Some(&quiet), "once"))]).await;
-    for number in 0..100 {
-        let event = event(Some(&talkative), format!("{number}"));
-        commit(&*store, vec![Change::AppendEvent(event)]).await;
-    }
-    let kept = store.events(Some(&talkative.id), 0, 1_000).await.expect("events");
-    assert!((20..=22).contains(&kept.len()), "{}", kept.len());
-    assert_eq!(kept.last().map(|event| event.message.as_str()), Some("99"));
-    assert!(kept.is_sorted_by(|a, b| a.sequence + 1 == b.sequence));
-    let once = store.events(Some(&quiet.id), 0, 10).await.expect("events");
-    assert_eq!(once.len(), 1, "a talkative sandbox pushes out nobody else's events");
-}
-
-pub async fn the_whole_timeline_is_bounded(place: &dyn Place) {
-    let store = place.open(EventBounds { per_sandbox: 20, total: 50 }).await;
-    for number in 0..200 {
-        let events = [Some(record(number % 40)), None]
-            .map(|whose| Change::AppendEvent(event(whose.as_ref(), format!("{number}"))));
-        commit(&*store, events.into()).await;
-    }
-    let kept = store.events(None, 0, 1_000).await.expect("events");
-    assert!((20..=55).contains(&kept.len()), "{}", kept.len());
-    assert_eq!(kept.last().map(|event| event.message.as_str()), Some("199"));
-}
-
 pub async fn odd_text_comes_back_as_it_was(place: &dyn Place) {
     let odd = "\u{0}\u{1b}[31m'; DROP TABLE record; -- \u{1f980} \" \\ \u{2028}\n\r\t%s NULL";
     let mut sandbox = record(1);
@@ -493,15 +279,15 @@ pub async fn a_thousand_records_come_back_sorted(place: &dyn Place) {
     assert_eq!(found.into_iter().map(|record| record.id).collect::<Vec<_>>(), ids);
 }
 
-/// Running futures side by side without a dependency for it.
-mod futures_join {
-    use tokio::task::JoinSet;
+fn assert_conflict(outcome: Result<(), StoreError>) {
+    assert!(matches!(outcome, Err(StoreError::Conflict { .. })), "{outcome:?}");
+}
 
-    pub(super) async fn join_all<F>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        futures.collect::<JoinSet<_>>().join_all().await
-    }
+/// Runs futures side by side.
+async fn join_all<F>(futures: impl Iterator<Item = F>) -> Vec<F::Output>
+where
+    F: Future + Send + 'static,
+    F::Output: Send + 'static,
+{
+    futures.collect::<JoinSet<_>>().join_all().await
 }
