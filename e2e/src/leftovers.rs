@@ -1,0 +1,85 @@
+//! What a home has on the machine: counted before and after, so that nothing is left behind.
+
+use std::fs;
+use std::path::Path;
+
+/// Counts of what belongs to one home.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Leftovers {
+    /// Processes of sandboxes: the supervisor's binary of this home.
+    pub supervisors: Vec<i32>,
+    /// Mount points in this mount namespace whose path or source lies in the home.
+    pub mounts: Vec<String>,
+    /// Control groups that carry this home's gateway id or a sandbox's id.
+    pub cgroups: Vec<String>,
+    /// Directories of sandboxes below the home.
+    pub directories: Vec<String>,
+}
+
+/// What is there now.
+pub fn leftovers(home: &Path) -> Leftovers {
+    Leftovers {
+        supervisors: supervisors(home),
+        mounts: mounts(home),
+        cgroups: cgroups(),
+        directories: directories(home),
+    }
+}
+
+/// PIDs of supervisors (PID 1 of a sandbox, as seen from here) whose binary lies in the home.
+pub fn supervisors(home: &Path) -> Vec<i32> {
+    let mut found = Vec::new();
+    for entry in fs::read_dir("/proc").expect("/proc") {
+        let entry = entry.expect("an entry");
+        let Ok(pid) = entry.file_name().to_string_lossy().parse::<i32>() else { continue };
+        let cmdline = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let is_supervisor = cmdline.split(|byte| *byte == 0).next().is_some_and(|program| {
+            program.ends_with(b"/sandkeep-supervisor") || program == b"sandkeep-supervisor"
+        });
+        if is_supervisor && session_is_below(&entry.path(), home) {
+            found.push(pid);
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// The mount table of a sandbox names the home's directories as roots of its binds.
+fn session_is_below(proc: &Path, home: &Path) -> bool {
+    let table = fs::read_to_string(proc.join("mountinfo")).unwrap_or_default();
+    table.contains(&*home.to_string_lossy())
+}
+
+fn mounts(home: &Path) -> Vec<String> {
+    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let home = home.to_string_lossy().into_owned();
+    // The home itself may be a mount of the test's own.
+    let below = format!("{home}/");
+    table.lines().filter(|line| line.contains(&below)).map(str::to_owned).collect()
+}
+
+fn cgroups() -> Vec<String> {
+    let mut found = Vec::new();
+    for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"] {
+        let ours = Path::new(hierarchy).join("sandkeep");
+        collect_dirs(&ours, 3, &mut found);
+    }
+    found
+}
+
+fn collect_dirs(dir: &Path, depth: usize, found: &mut Vec<String>) {
+    let Ok(entries) = fs::read_dir(dir) else { return };
+    for entry in entries.flatten() {
+        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            found.push(entry.path().display().to_string());
+            if depth > 1 {
+                collect_dirs(&entry.path(), depth - 1, found);
+            }
+        }
+    }
+}
+
+fn directories(home: &Path) -> Vec<String> {
+    let Ok(entries) = fs::read_dir(home.join("local/sandboxes")) else { return Vec::new() };
+    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+}
