@@ -6,10 +6,16 @@
 //! ([`ExecOutput::StdinAck`]). So nothing here ever waits for room, one exec holds at most one
 //! window per channel, and a client that stalls stops its own exec only.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use bytes::Bytes;
 use sandkeep_core::Timestamp;
+use sandkeep_frames::Kind;
 use sandkeep_frames::message::Channel;
 
+use crate::session::inbox::{Inbox, Violation};
+use crate::session::link::{Exec, Link, invalid};
 use crate::sessions::SessionError;
 
 /// A process to start inside.
@@ -137,20 +143,74 @@ pub enum ExecOutput {
 
 /// An attached exec. Dropping it detaches: the process goes on, and can be attached to again.
 #[derive(Debug)]
-pub struct ExecStream {}
+pub struct ExecStream {
+    link: Arc<Link>,
+    exec: Arc<Exec>,
+    forgotten: AtomicBool,
+}
 
 impl ExecStream {
+    pub(crate) fn new(link: Arc<Link>, exec: Arc<Exec>) -> Self {
+        Self { link, exec, forgotten: AtomicBool::new(false) }
+    }
+
     /// Hands something on to the supervisor; never waits. `Refused` for what breaks the rules of
     /// [`ExecInput`] (the exec itself goes on), `Lost` once the session is gone.
     pub fn send(&self, input: ExecInput) -> Result<(), SessionError> {
-        let _unused = input;
-        Err(SessionError::Lost)
+        if let Some(error) = self.exec.inbox(|inbox| inbox.failure().cloned()) {
+            return Err(error);
+        }
+        match input {
+            ExecInput::Stdin { offset, bytes } => {
+                self.check(|inbox| inbox.send_stdin(offset, bytes.len()))?;
+                self.link.send(&self.exec, |out| out.stdin(offset, bytes))
+            }
+            ExecInput::StdinEnd { offset } => {
+                if !self.check(|inbox| inbox.send_stdin_end(offset))? {
+                    return Ok(());
+                }
+                self.link.send(&self.exec, |out| out.stdin_end(offset))
+            }
+            ExecInput::Resize { rows, columns } => {
+                self.link.send(&self.exec, |out| out.resize(rows, columns))
+            }
+            ExecInput::Signal(signal) => {
+                if !(1..=64).contains(&signal) {
+                    return Err(invalid(&format!("{signal} is not a signal")));
+                }
+                self.link.send(&self.exec, |out| out.signal(signal))
+            }
+            ExecInput::Ack { channel, offset } => {
+                if !self.check(|inbox| inbox.send_ack(channel, offset))? {
+                    return Ok(());
+                }
+                self.link.send(&self.exec, |out| out.ack(channel, offset))
+            }
+            ExecInput::Forget => {
+                self.forgotten.store(true, Ordering::Relaxed);
+                self.link.send(&self.exec, |out| out.farewell(Kind::ExecForget))
+            }
+        }
     }
 
     /// What comes next; `None` after [`ExecOutput::Exited`] (detached: after `Attached`). `Lost`
     /// when the session ended: attach again by exec id and offsets. Cancel safe; for one caller at
     /// a time.
     pub async fn next(&self) -> Result<Option<ExecOutput>, SessionError> {
-        Err(SessionError::Lost)
+        self.exec.next().await
+    }
+
+    fn check<R>(
+        &self,
+        with: impl FnOnce(&mut Inbox) -> Result<R, Violation>,
+    ) -> Result<R, SessionError> {
+        self.exec.inbox(with).map_err(|Violation(rule)| invalid(&rule))
+    }
+}
+
+impl Drop for ExecStream {
+    fn drop(&mut self) {
+        let farewell = (!self.forgotten.load(Ordering::Relaxed)).then_some(Kind::ExecDetach);
+        self.link.leave(&self.exec, farewell);
     }
 }

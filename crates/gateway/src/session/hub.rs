@@ -1,37 +1,65 @@
 //! The hub: all sessions of a gateway, as the reconciler and the API see them.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use sandkeep_core::{RunResult, SandboxId, Session, Spec};
+use sandkeep_frames::message::{ExecAttach, ExecOpen, Go};
+use sandkeep_frames::{Encoded, Kind};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
+use crate::session::dispatch::tell_stored;
 use crate::session::exec::{ExecRequest, ExecStream};
+use crate::session::facts::Facts;
+use crate::session::inbox::Inbox;
+use crate::session::keeper::Keeper;
+use crate::session::link::{Link, invalid};
+use crate::session::lock;
 use crate::session::logs::LogStore;
+use crate::session::process::{exec_process, is_exec_id, main_process};
 use crate::sessions::{GoOrder, SessionError, SessionTarget, Sessions};
 
 /// Called with a sandbox whose session facts changed. Must not block.
 pub type Wake = Arc<dyn Fn(&SandboxId) + Send + Sync>;
 
-/// All sessions of a gateway.
+/// All sessions of a gateway. Dropping it ends them; supervisors and their work go on.
 pub struct SessionHub {
     logs: Arc<LogStore>,
+    clock: Arc<dyn Clock>,
+    wake: Wake,
+    sandboxes: Mutex<HashMap<SandboxId, Kept>>,
+}
+
+/// One sandbox: what is known, and the task that keeps its session, if one is wanted.
+struct Kept {
+    facts: Arc<Facts>,
+    wanted: Option<Wanted>,
+}
+
+struct Wanted {
+    backing_run: String,
+    incarnation: u64,
+    /// Dropped: the task ends.
+    _task: DropGuard,
 }
 
 impl fmt::Debug for SessionHub {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionHub").finish_non_exhaustive()
+        let sandboxes = lock(&self.sandboxes).len();
+        f.debug_struct("SessionHub").field("sandboxes", &sandboxes).finish_non_exhaustive()
     }
 }
 
 impl SessionHub {
-    /// No sessions yet. `logs` is the directory of the home that keeps logs. Must be called, and
-    /// used, inside a tokio runtime.
+    /// No sessions yet. `logs` is the directory of the home that keeps logs. Must be used inside a
+    /// tokio runtime.
     pub fn new(logs: PathBuf, clock: Arc<dyn Clock>, wake: Wake) -> Arc<Self> {
-        let _unused = wake;
-        Arc::new(Self { logs: LogStore::new(logs, clock) })
+        let logs = LogStore::new(logs, Arc::clone(&clock));
+        Arc::new(Self { logs, clock, wake, sandboxes: Mutex::default() })
     }
 
     /// The logs.
@@ -48,8 +76,11 @@ impl SessionHub {
         spec: &Spec,
         request: ExecRequest,
     ) -> Result<ExecStream, SessionError> {
-        let _unused = (id, spec, request);
-        Err(SessionError::NotConnected)
+        check_exec_id(&request.exec_id)?;
+        let process = exec_process(spec, &request).map_err(|why| invalid(&why))?;
+        let detached = request.detached;
+        let opening = ExecOpen { exec_id: request.exec_id, process: Some(process), detached };
+        self.connected(id)?.open(Kind::ExecOpen, &opening, Inbox::new(detached, 0, 0))
     }
 
     /// Attaches to a known exec, or to `main-RUN`. The client has stdout and stderr up to these
@@ -61,38 +92,106 @@ impl SessionHub {
         stdout_offset: u64,
         stderr_offset: u64,
     ) -> Result<ExecStream, SessionError> {
-        let _unused = (id, exec_id, stdout_offset, stderr_offset);
-        Err(SessionError::NotConnected)
+        check_exec_id(exec_id)?;
+        let opening = ExecAttach { exec_id: exec_id.to_owned(), stdout_offset, stderr_offset };
+        let inbox = Inbox::new(false, stdout_offset, stderr_offset);
+        self.connected(id)?.open(Kind::ExecAttach, &opening, inbox)
+    }
+
+    fn connected(&self, id: &SandboxId) -> Result<Arc<Link>, SessionError> {
+        self.facts(id).and_then(|facts| facts.link()).ok_or(SessionError::NotConnected)
+    }
+
+    fn facts(&self, id: &SandboxId) -> Option<Arc<Facts>> {
+        lock(&self.sandboxes).get(id).map(|kept| Arc::clone(&kept.facts))
+    }
+
+    fn new_facts(&self, id: &SandboxId) -> Arc<Facts> {
+        Arc::new(Facts::new(id.clone(), Arc::clone(&self.clock), Arc::clone(&self.wake)))
     }
 }
 
 #[async_trait]
 impl Sessions for SessionHub {
     fn want(&self, target: SessionTarget) {
-        let _unused = target;
+        let mut sandboxes = lock(&self.sandboxes);
+        let kept = sandboxes
+            .entry(target.id.clone())
+            .or_insert_with(|| Kept { facts: self.new_facts(&target.id), wanted: None });
+        if kept.wanted.as_ref().is_some_and(|wanted| wanted.is(&target)) {
+            return;
+        }
+        let cancel = CancellationToken::new();
+        kept.wanted = Some(Wanted {
+            backing_run: target.backing_run.clone(),
+            incarnation: target.incarnation,
+            _task: cancel.clone().drop_guard(),
+        });
+        let keeper = Keeper {
+            epoch: kept.facts.new_epoch(),
+            facts: Arc::clone(&kept.facts),
+            logs: Arc::clone(&self.logs),
+            clock: Arc::clone(&self.clock),
+            target,
+        };
+        tokio::spawn(keeper.run(cancel));
     }
 
     fn release(&self, id: &SandboxId) {
-        let _unused = id;
+        if let Some(kept) = lock(&self.sandboxes).get_mut(id) {
+            kept.wanted = None;
+            kept.facts.new_epoch();
+        }
     }
 
-    fn session(&self, _id: &SandboxId) -> Session {
-        Session::None
+    fn session(&self, id: &SandboxId) -> Session {
+        self.facts(id).map(|facts| facts.session()).unwrap_or_default()
     }
 
-    fn result(&self, _id: &SandboxId) -> Option<RunResult> {
-        None
+    fn result(&self, id: &SandboxId) -> Option<RunResult> {
+        self.facts(id)?.result()
     }
 
     fn result_stored(&self, id: &SandboxId, run: u64, restart: u32) {
-        let _unused = (id, run, restart);
+        let link = self.facts(id).and_then(|facts| facts.result_stored(run, restart));
+        if let Some(link) = link {
+            tell_stored(&link, run, restart);
+        }
     }
 
-    async fn go(&self, _id: &SandboxId, _order: GoOrder) -> Result<(), SessionError> {
-        Err(SessionError::NotConnected)
+    async fn go(&self, id: &SandboxId, order: GoOrder) -> Result<(), SessionError> {
+        let link = self.connected(id)?;
+        if link.incarnation != order.go.incarnation {
+            return Err(SessionError::NotConnected);
+        }
+        let go = Go {
+            run: order.go.run,
+            incarnation: order.go.incarnation,
+            process: Some(main_process(&order.spec)),
+            restart: order.go.restart,
+        };
+        let frame = Encoded::message(Kind::Go, 0, &go).map_err(|error| invalid(&error))?;
+        link.write(frame).await
     }
 
     async fn forget(&self, id: &SandboxId) {
+        let gone = lock(&self.sandboxes).remove(id);
+        if let Some(kept) = gone {
+            kept.facts.new_epoch();
+        }
         self.logs.forget(id).await;
     }
+}
+
+impl Wanted {
+    fn is(&self, target: &SessionTarget) -> bool {
+        self.incarnation == target.incarnation && self.backing_run == target.backing_run
+    }
+}
+
+fn check_exec_id(id: &str) -> Result<(), SessionError> {
+    if is_exec_id(id) {
+        return Ok(());
+    }
+    Err(invalid(&"an exec id is 1 to 63 characters of a-z, 0-9 and -"))
 }

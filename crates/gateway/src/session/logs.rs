@@ -7,8 +7,10 @@ use std::sync::Arc;
 use futures::stream::BoxStream;
 use sandkeep_core::{SandboxId, Timestamp};
 use sandkeep_frames::log_entry::LogEntry;
+use sandkeep_frames::message::{LogAck, LogData, LogOffer};
 
 use crate::clock::Clock;
+use crate::session::link::Link;
 
 /// Why a log cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +48,22 @@ impl LogStore {
     pub fn new(directory: PathBuf, clock: Arc<dyn Clock>) -> Arc<Self> {
         let _unused = (directory, clock);
         Arc::new(Self {})
+    }
+
+    /// What the supervisor of a new session has to offer; gives what is durable here already.
+    pub(crate) async fn offered(
+        &self,
+        id: &SandboxId,
+        boot_nonce: u64,
+        offers: &[LogOffer],
+    ) -> Vec<LogAck> {
+        let _unused = (id, boot_nonce, offers);
+        Vec::new()
+    }
+
+    /// Takes a stretch of a log; acknowledged through `link` once durable. Never waits.
+    pub(crate) fn append(&self, id: &SandboxId, data: LogData, link: &Arc<Link>) {
+        let _unused = (id, data, link);
     }
 
     /// Reads a log. No main command yet: an empty stream, or with `follow` one that waits.

@@ -15,10 +15,31 @@
 //! Deliberately absent: any decision about a sandbox's life. The hub says what it knows and wakes
 //! the reconciler.
 
+mod dispatch;
 pub mod exec;
+mod facts;
+mod greeting;
 pub mod hub;
+mod inbox;
+mod keeper;
+mod link;
 pub mod logs;
+mod outbox;
+mod probe;
+mod process;
+mod wire;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use exec::{ExecExit, ExecInput, ExecOutput, ExecRequest, ExecStream};
 pub use hub::SessionHub;
 pub use logs::{LogError, LogQuery, LogStore, LogStream};
+
+/// Locks. A panic elsewhere while it was held left nothing half-done that matters here: every
+/// critical section is a few moves of values.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+//! The hub against a supervisor that is played by the test, frame by frame.
+
+mod execs;
+mod hostile;
+mod peer;
+mod sessions;
+mod world;
