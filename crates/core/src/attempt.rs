@@ -119,10 +119,25 @@ pub fn failed(
     let mut next = attempt.clone();
     next.number = attempt.number.saturating_add(1);
     next.next_try_at = Some(now + backoff::wait_before(id, next.number));
-    next.failure = Some(kind);
+    next.failure = Some(if may_be_hopeless(&note.stage) { kind } else { kind.but_tried_again() });
     next.first_error.get_or_insert_with(|| note.clone());
     next.latest_error = Some(note);
     next
+}
+
+/// What is there can always be stopped, thawed or spoken to some time: only making and starting can
+/// be hopeless as asked for.
+fn may_be_hopeless(stage: &str) -> bool {
+    !matches!(stage, "stop" | "kill" | "thaw" | "session")
+}
+
+impl FailureKind {
+    const fn but_tried_again(self) -> Self {
+        match self {
+            Self::Invalid => Self::Transient,
+            other => other,
+        }
+    }
 }
 
 /// The attempt after an action was carried out: to be stored; `None`: as stored.

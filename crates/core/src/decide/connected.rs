@@ -15,7 +15,7 @@ pub(super) fn connected(facts: Facts<'_>, main: MainStatus) -> Decision {
     let progress = of_this_incarnation(facts);
     if let Some(go) = unrecorded_order(facts, main) {
         let attempt = Attempt { go: Some(go), ..facts.attempt(progress) };
-        return Decision { attempt: Some(attempt), ..Decision::settled(Reason::Ready, None) };
+        return forget_tries(facts, Some(attempt), Decision::settled(Reason::Ready, None));
     }
     let spec = &record.intent.spec;
     match RunState::of(record) {
@@ -129,33 +129,35 @@ fn order(facts: Facts<'_>, progress: Progress, restart: u32, reason: Reason) -> 
 }
 
 /// Everything is done. What is left: remember that this incarnation was reached, and forget the
-/// count of tries once it has been steady.
+/// count of tries once it has been steady. At rest neither is needed, and nothing is written.
 fn settle(
     facts: Facts<'_>,
     progress: Progress,
     reason: Reason,
     waits_for: Option<WaitsFor>,
 ) -> Decision {
-    let decision = Decision::settled(reason, waits_for);
-    let record = facts.record;
-    let incarnation = record.observed.incarnation;
-    if !facts.may_have_work() {
-        let attempt = Attempt { reached: incarnation, ..facts.attempt(progress) };
-        return Decision { attempt: Some(attempt), ..decision };
-    }
-    let stored = &record.attempt;
-    let clean = stored.number == 0
-        && stored.next_try_at.is_none()
-        && stored.failure.is_none()
-        && stored.latest_error.is_none()
-        && stored.first_error.is_none();
+    let incarnation = facts.record.observed.incarnation;
+    let reached = (!facts.may_have_work())
+        .then(|| Attempt { reached: incarnation, ..facts.attempt(progress) });
+    forget_tries(facts, reached, Decision::settled(reason, waits_for))
+}
+
+/// Adds to a decision that needs no action: `attempt` as it is to be stored, if that differs, with
+/// the count of tries and the errors gone once the incarnation has been up for long enough.
+fn forget_tries(facts: Facts<'_>, attempt: Option<Attempt>, decision: Decision) -> Decision {
+    let tries = attempt.as_ref().unwrap_or(&facts.record.attempt);
+    let clean = tries.number == 0
+        && tries.next_try_at.is_none()
+        && tries.failure.is_none()
+        && tries.latest_error.is_none()
+        && tries.first_error.is_none();
     if clean {
-        return decision;
+        return Decision { attempt, ..decision };
     }
-    let given_at = stored.go.map_or(record.observed.incarnation_since, |go| go.at);
-    let steady_at = given_at.max(record.observed.incarnation_since) + backoff::STEADY_AFTER;
+    let up_since = facts.record.observed.incarnation_since;
+    let steady_at = tries.go.map_or(up_since, |go| go.at.max(up_since)) + backoff::STEADY_AFTER;
     if !backoff::is_due(steady_at, backoff::STEADY_AFTER, facts.now) {
-        return Decision { wake_at: Some(steady_at), ..decision };
+        return Decision { attempt, wake_at: Some(steady_at), ..decision };
     }
     let attempt = Attempt {
         number: 0,
@@ -163,7 +165,7 @@ fn settle(
         failure: None,
         first_error: None,
         latest_error: None,
-        ..facts.attempt(progress)
+        ..attempt.unwrap_or_else(|| facts.record.attempt.clone())
     };
     Decision { attempt: Some(attempt), ..decision }
 }

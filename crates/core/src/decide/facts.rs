@@ -7,6 +7,7 @@ use crate::attempt::{Attempt, FailureKind, Operation};
 use crate::backoff;
 use crate::condition::Reason;
 use crate::live::{Live, MainStatus, Session};
+use crate::observation::Backing;
 use crate::project::WaitsFor;
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -109,10 +110,12 @@ impl<'a> Facts<'a> {
     /// The decision to wait until the next try, if it is not due. `reason` is for a wait that no
     /// error caused.
     pub(super) fn wait_to_try(&self, progress: Progress, reason: Reason) -> Option<Decision> {
-        // Only an attempt to bring something up can be hopeless: what is there can always be
-        // stopped and removed, so that is tried for ever.
+        // Only making and starting can be hopeless, and only while nothing is up after all: what
+        // is there can always be stopped and removed, so that is tried for ever.
+        let backing = &self.record.observed.backing;
         let hopeless = progress.operation == Operation::BringUp
-            && progress.failure == Some(FailureKind::Invalid);
+            && progress.failure == Some(FailureKind::Invalid)
+            && (backing.is_down() || *backing == Backing::Absent);
         if hopeless {
             return Some(Decision::wait(Reason::InvalidSpec, WaitsFor::User, None));
         }
