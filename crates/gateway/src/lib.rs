@@ -8,6 +8,7 @@
 
 mod adopt;
 pub mod clock;
+pub mod config;
 mod drivers;
 pub mod entropy;
 pub mod failpoint;
@@ -15,10 +16,12 @@ mod follow;
 pub mod gateway;
 pub mod grpc;
 pub mod home;
+pub mod http;
 pub mod metrics;
 pub mod reconcile;
 pub mod refusal;
 mod registry;
+pub mod serve;
 pub mod session;
 pub mod sessions;
 mod shared;
@@ -28,4 +31,5 @@ pub use clock::{Clock, SystemClock};
 pub use entropy::{Entropy, SystemEntropy};
 pub use gateway::{CreateSandbox, Gateway, GatewayParts, Snapshot, WorkspaceView};
 pub use metrics::Metrics;
+pub use serve::{DriverFactory, DriverPlace, GatewayOptions, ServeError, serve};
 pub use sessions::{GoOrder, SessionError, SessionTarget, Sessions};
