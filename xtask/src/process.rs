@@ -1,0 +1,76 @@
+//! Runs commands, says which, and listens to what they print.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result, bail};
+
+/// Cargo itself, as this process was started by it.
+pub(crate) fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+/// Runs to the end; an exit code other than 0 is an error.
+pub(crate) fn run(command: &mut Command) -> Result<()> {
+    let shown = show(command);
+    let status = command.status().with_context(|| format!("start {shown}"))?;
+    if !status.success() {
+        bail!("{shown}: {status}");
+    }
+    Ok(())
+}
+
+/// What a suite printed that belongs in the summary.
+#[derive(Debug, Default)]
+pub(crate) struct Heard {
+    /// cargo's `Running …` and the harness's `test result: …`, in order.
+    pub(crate) closing: Vec<String>,
+    /// Lines that say that something was left out.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) worked: bool,
+}
+
+/// Runs to the end, passing everything on as it comes.
+pub(crate) fn listen(command: &mut Command) -> Result<Heard> {
+    let shown = show(command);
+    let (reader, writer) = std::io::pipe().context("make a pipe")?;
+    let mut child = command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone()?)
+        .stderr(writer)
+        .spawn()
+        .with_context(|| format!("start {shown}"))?;
+    // The command still holds its ends of the pipe; without them the pipe ends with the child.
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let mut heard = Heard::default();
+    let mut out = std::io::stdout();
+    for line in BufReader::new(reader).split(b'\n') {
+        let line = line.context("read what it prints")?;
+        out.write_all(&line).and_then(|()| out.write_all(b"\n")).context("pass it on")?;
+        let text = String::from_utf8_lossy(&line);
+        let text = text.trim();
+        if text.starts_with("Running ") || text.starts_with("test result: ") {
+            heard.closing.push(text.to_owned());
+        } else if text.starts_with("SKIPPED") {
+            heard.skipped.push(text.to_owned());
+        }
+    }
+    heard.worked = child.wait().with_context(|| format!("wait for {shown}"))?.success();
+    Ok(heard)
+}
+
+/// Says what is run, as one could type it.
+fn show(command: &Command) -> String {
+    let mut words: Vec<String> = command
+        .get_envs()
+        .filter_map(|(key, value)| Some((key, value?)))
+        .map(|(key, value)| format!("{}={}", key.to_string_lossy(), value.to_string_lossy()))
+        .collect();
+    let program = std::path::Path::new(command.get_program());
+    let name = program.file_name().unwrap_or(command.get_program());
+    words.push(name.to_string_lossy().into_owned());
+    words.extend(command.get_args().map(|argument| argument.to_string_lossy().into_owned()));
+    let line = words.join(" ");
+    eprintln!("$ {line}");
+    line
+}
