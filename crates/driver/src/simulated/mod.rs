@@ -33,4 +33,5 @@ pub use fault::{Disturbance, FaultKind, Faults, Rates};
 pub use rng::Rng;
 pub use supervisor::{Execution, GoRefused, MainCommand, Results, SimSupervisor, SupervisorView};
 pub use trace::Trace;
+pub use work::NO_IMAGE;
 pub use world::{EffectFate, Pace, World};

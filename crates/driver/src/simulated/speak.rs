@@ -1,0 +1,241 @@
+//! What a gateway's session and a simulated supervisor say to each other.
+
+use std::time::Duration;
+
+use sandkeep_core::{Go, MainStatus, RestartPolicy, RunResult, SandboxId, Spec, Timestamp};
+
+use super::backing::SimState;
+use super::supervisor::{GoRefused, MainCommand, SupervisorView};
+use super::world::{Inner, World, speaks};
+use crate::WatchEvent;
+
+/// Exit code of a command that is not there.
+const NOT_FOUND: i32 = 127;
+
+impl World {
+    /// What the supervisor of exactly this run of the backing shows; `None` while there is none
+    /// that reports. A frozen one is there and does not answer.
+    pub fn supervisor(&self, driver: &str, id: &SandboxId, run: &str) -> Option<SupervisorView> {
+        let inner = self.lock();
+        let backing = inner.engine(driver)?.backings.get(id)?;
+        if backing.backing_run.as_deref() != Some(run) {
+            return None;
+        }
+        let pid_1 = backing.supervisor.as_ref().filter(|pid_1| !pid_1.mute)?;
+        Some(SupervisorView {
+            boot: pid_1.boot,
+            answers: speaks(backing.state),
+            main: pid_1.main,
+            result: backing.results.untold().cloned(),
+        })
+    }
+
+    /// A command could be run in the sandbox at this moment.
+    pub fn can_run(&self, driver: &str, id: &SandboxId) -> bool {
+        self.with_backing(driver, id, |backing| {
+            backing.is_some_and(|backing| {
+                speaks(backing.state) && backing.supervisor.as_ref().is_some_and(|s| !s.mute)
+            })
+        })
+    }
+
+    /// The order to run the main command reaches the supervisor of this run of the backing.
+    pub fn go(
+        &self,
+        driver: &str,
+        id: &SandboxId,
+        backing_run: &str,
+        go: Go,
+        spec: &Spec,
+    ) -> Result<(), GoRefused> {
+        let command = MainCommand::of(spec, go.restart);
+        let fresh = {
+            let mut inner = self.lock();
+            let Some(engine) = inner.endpoints.get(driver).map(|e| e.engine.clone()) else {
+                return Err(GoRefused::Gone);
+            };
+            let answer = inner.go(&engine, id, backing_run, go);
+            if let Err(refused) = answer {
+                inner.note(format_args!("{id} refuses run {}.{}: {refused:?}", go.run, go.restart));
+            }
+            answer?
+        };
+        self.touch();
+        if fresh {
+            self.begin_command(driver, id, backing_run, go, command);
+        }
+        Ok(())
+    }
+
+    /// The gateway has stored the result of this execution.
+    pub fn result_stored(&self, driver: &str, id: &SandboxId, run: u64, restart: u32) {
+        let mut inner = self.lock();
+        let Some(engine) = inner.endpoints.get(driver).map(|e| e.engine.clone()) else { return };
+        let code = inner.backing_mut(&engine, id).and_then(|backing| {
+            backing.results.acknowledge((run, restart));
+            backing.results.code((run, restart))
+        });
+        if code.is_some() {
+            inner.runs.entry((id.clone(), run)).or_default().acknowledged = code;
+        }
+    }
+
+    fn begin_command(
+        &self,
+        driver: &str,
+        id: &SandboxId,
+        backing_run: &str,
+        go: Go,
+        command: MainCommand,
+    ) {
+        let (lasts, code) = match command {
+            MainCommand::Forever => return,
+            MainCommand::Work { lasts, code } => (lasts, code),
+            MainCommand::Unstartable => (Duration::ZERO, NOT_FOUND),
+        };
+        let world = self.clone();
+        let engine = self.engine_of(driver).unwrap_or_default();
+        let (id, backing_run) = (id.clone(), backing_run.to_owned());
+        tokio::spawn(async move {
+            tokio::time::sleep(lasts).await;
+            // A frozen command ends after it is thawed.
+            world
+                .until(|world| {
+                    let mut inner = world.lock();
+                    let frozen = inner.backing_mut(&engine, &id).is_some_and(|backing| {
+                        backing.backing_run.as_ref() == Some(&backing_run)
+                            && backing.state == SimState::Paused
+                    });
+                    (!frozen).then_some(())
+                })
+                .await;
+            world.lock().end_command(&engine, &id, &backing_run, go, code);
+            world.touch();
+        });
+    }
+
+    /// The user works in the sandbox: something is written into its workspace. False when no
+    /// command can be run.
+    pub fn work(&self, driver: &str, id: &SandboxId) -> bool {
+        if !self.can_run(driver, id) {
+            return false;
+        }
+        let Some(engine) = self.engine_of(driver) else { return false };
+        self.lock().write(&engine, id);
+        true
+    }
+}
+
+impl Inner {
+    /// Whether the command has to be begun.
+    fn go(
+        &mut self,
+        engine: &str,
+        id: &SandboxId,
+        backing_run: &str,
+        go: Go,
+    ) -> Result<bool, GoRefused> {
+        let ordered = (go.run, go.restart);
+        let backing = self.backing_mut(engine, id).ok_or(GoRefused::Gone)?;
+        let state = backing.state;
+        let ended = backing.results.code(ordered).is_some();
+        let same = backing.backing_run.as_deref() == Some(backing_run);
+        let pid_1 = backing.supervisor.as_mut().filter(|s| same && !s.mute);
+        let pid_1 = pid_1.ok_or(GoRefused::Gone)?;
+        if !speaks(state) {
+            return Err(GoRefused::Frozen);
+        }
+        if ended || pid_1.go.is_some_and(|newest| ordered < newest) {
+            return Err(GoRefused::Stale);
+        }
+        if pid_1.go == Some(ordered) {
+            return Ok(false);
+        }
+        if matches!(pid_1.main, MainStatus::Running { .. }) {
+            return Err(GoRefused::Busy);
+        }
+        pid_1.go = Some(ordered);
+        pid_1.main = MainStatus::Running { run: go.run, restart: go.restart };
+        let policy = backing.made_from.spec.restart;
+        self.check_execution(id, go, policy);
+        self.note(format_args!("{id} begins run {}.{}", go.run, go.restart));
+        self.write(engine, id);
+        Ok(true)
+    }
+
+    fn check_execution(&mut self, id: &SandboxId, go: Go, policy: RestartPolicy) {
+        let run = self.runs.entry((id.clone(), go.run)).or_default();
+        run.carried_out += 1;
+        let (carried_out, acknowledged) = (run.carried_out, run.acknowledged);
+        let repeated = !run.executions.insert(go.restart);
+        let (run, restart) = (go.run, go.restart);
+        if policy == RestartPolicy::Never && carried_out > 1 {
+            self.violate(format_args!("{id} carries out run {run} twice, policy never"));
+        }
+        if policy == RestartPolicy::OnFailure && acknowledged == Some(0) {
+            self.violate(format_args!("{id} carries out run {run} again after success"));
+        }
+        if repeated {
+            self.violate(format_args!("{id} carries out execution {run}.{restart} twice"));
+        }
+    }
+
+    fn end_command(&mut self, engine: &str, id: &SandboxId, backing_run: &str, go: Go, code: i32) {
+        let finished_at = self.now();
+        let Some(backing) = self.backing_mut(engine, id) else { return };
+        if backing.backing_run.as_deref() != Some(backing_run) || backing.state != SimState::Running
+        {
+            return;
+        }
+        let Some(pid_1) = &mut backing.supervisor else { return };
+        if pid_1.main != (MainStatus::Running { run: go.run, restart: go.restart }) {
+            return;
+        }
+        pid_1.main = MainStatus::Ended { run: go.run, restart: go.restart };
+        backing.results.keep(result(go, code, finished_at));
+        let spec = &backing.made_from.spec;
+        let discards = spec.remove_when_done && spec.made_workspace;
+        let workspace = spec.workspace.clone();
+        self.ended.insert(id.clone());
+        if discards {
+            self.ledgers.entry(workspace).or_default().may_be_discarded = true;
+        }
+        self.note(format_args!("{id} ends run {}.{} with {code}", go.run, go.restart));
+        self.write(engine, id);
+        self.hint(engine, &WatchEvent::Look(id.clone()));
+    }
+
+    /// Something is written into the workspace of a running sandbox.
+    fn write(&mut self, engine: &str, id: &SandboxId) {
+        let token = self.number();
+        let Some(backing) = self.backing_mut(engine, id) else { return };
+        let spec = &backing.made_from.spec;
+        let (workspace, name) = (spec.workspace.clone(), spec.workspace_name.clone());
+        let written = &mut self.ledgers.entry(workspace.clone()).or_default().written;
+        let before = written.clone();
+        written.push(token);
+        let lost = self.ledgers.get(&workspace).is_some_and(|ledger| ledger.lost);
+        let Some(copy) = self.engine_mut(engine).workspaces.get_mut(&workspace) else {
+            self.violate(format_args!("{id} works without its workspace {name}"));
+            return;
+        };
+        let whole = copy.content == before;
+        copy.content.push(token);
+        if !whole && !lost {
+            self.violate(format_args!("workspace {name} has lost work"));
+        }
+    }
+}
+
+fn result(go: Go, code: i32, finished_at: Timestamp) -> RunResult {
+    RunResult {
+        run: go.run,
+        restart: go.restart,
+        incarnation: go.incarnation,
+        code,
+        signal: None,
+        oom: false,
+        finished_at,
+        spawn_error: (code == NOT_FOUND).then(|| "no such program".to_owned()),
+    }
+}
