@@ -10,6 +10,7 @@ mod entry;
 mod facts;
 mod load;
 mod lookup;
+mod uncertain;
 mod workspace_write;
 mod write;
 

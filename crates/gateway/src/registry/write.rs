@@ -161,7 +161,12 @@ impl Registry {
         changes: Vec<Change>,
     ) -> Result<(), StoreError> {
         let grows = changes.iter().any(|change| matches!(change, Change::AppendEvent(_)));
-        let outcome = self.store.commit(priority, changes).await;
+        let mut outcome = self.store.commit(priority, changes.clone()).await;
+        if let Err(error) = &outcome {
+            if self.holds_all_the_same(&changes, error).await {
+                outcome = Ok(());
+            }
+        }
         match &outcome {
             Ok(()) => {
                 self.metrics.store_commits.increment();
