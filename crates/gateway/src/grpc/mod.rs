@@ -84,7 +84,8 @@ impl Api {
     }
 }
 
-/// When the client wants its answer, from gRPC's own header.
+/// When to answer so that the client hears it in time, from gRPC's own header: a tenth of the time
+/// before the transport cuts the call off, so that the reason arrives and not a bare timeout.
 fn deadline<T>(request: &Request<T>) -> Option<Instant> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
@@ -98,7 +99,7 @@ fn deadline<T>(request: &Request<T>) -> Option<Instant> {
         "n" => Duration::from_nanos(count),
         _ => return None,
     };
-    Some(Instant::now() + duration)
+    Some(Instant::now() + duration.mul_f64(0.9))
 }
 
 #[tonic::async_trait]

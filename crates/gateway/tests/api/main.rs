@@ -1,0 +1,11 @@
+//! The API as a client meets it: over a Unix socket, on a real gateway with a store in memory, the
+//! simulated driver, real sessions, and a supervisor that speaks real frames.
+
+mod bad_messages;
+mod driver;
+mod execs;
+mod http;
+mod scene;
+mod streams;
+mod supervisor;
+mod verbs;
