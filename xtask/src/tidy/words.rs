@@ -10,8 +10,7 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/main"),
     concat!("/wo", "rk/shared"),
     concat!("/wo", "rk/."),
-    concat!("/ro", "ot/.cargo"),
-    concat!("/ro", "ot/.rustup"),
+    concat!("/ro", "ot/.cargo/registry"),
     concat!("/tmp/", "brief"),
     concat!("/tmp/", "bash_jobs"),
 ];
