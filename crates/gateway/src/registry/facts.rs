@@ -19,6 +19,7 @@ impl Registry {
         let record = Arc::clone(&entry.record);
         let live = Live {
             looked: entry.looked_generation >= record.intent.generation,
+            looked_before: entry.looked_generation > 0,
             look_error: entry.look_error.clone(),
             session,
             listening_since: entry.listening_since,

@@ -1,6 +1,7 @@
 //! Reads the store into memory, once, at the start.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
 use sandkeep_core::{Name, Record, SandboxId, Want};
@@ -31,6 +32,8 @@ impl Registry {
             timeline: watch::Sender::new(0),
             writing_workspace: Arc::default(),
             creating: tokio::sync::Mutex::default(),
+            stale: AtomicBool::default(),
+            gate: tokio::sync::RwLock::default(),
             gone,
         })
     }
@@ -62,7 +65,10 @@ impl Inner {
 
     /// One more sandbox.
     pub(crate) fn add(&mut self, record: Arc<Record>, standing: Standing) {
-        self.bearers.entry(record.name.clone()).or_default().push(record.id.clone());
+        let bearers = self.bearers.entry(record.name.clone()).or_default();
+        if !bearers.contains(&record.id) {
+            bearers.push(record.id.clone());
+        }
         self.entries.insert(record.id.clone(), Entry::new(record, standing));
     }
 

@@ -6,8 +6,10 @@
 //! end of the reconciler's pass: losing them costs another look, nothing else.
 
 mod burial;
+mod commit;
 mod entry;
 mod facts;
+
 mod load;
 mod lookup;
 mod uncertain;
@@ -15,6 +17,7 @@ mod workspace_write;
 mod write;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandkeep_core::{Name, SandboxId, Workspace, WorkspaceId};
@@ -41,6 +44,10 @@ pub(crate) struct Registry {
     writing_workspace: Arc<tokio::sync::Mutex<()>>,
     /// One creation at a time from the check of its names to the write.
     creating: tokio::sync::Mutex<()>,
+    /// A write's outcome is not known: memory may differ from the store.
+    stale: AtomicBool,
+    /// Writers share it; bringing memory in line with the store is done alone.
+    gate: tokio::sync::RwLock<()>,
     /// The gateway is gone: no write that was begun goes on.
     gone: CancellationToken,
 }

@@ -6,14 +6,20 @@ use sandkeep_store::{Change, Contents, StoreError};
 use super::Registry;
 
 impl Registry {
-    /// Whether `changes` hold although the store answered with `error`. A batch holds as a whole
-    /// or not at all, so one change of it that can be told speaks for all.
-    pub(super) async fn holds_all_the_same(&self, changes: &[Change], error: &StoreError) -> bool {
-        if !matches!(error, StoreError::Unavailable { .. } | StoreError::Conflict { .. }) {
-            return false;
+    /// Whether `changes` hold although the store answered with `error`; `None`: the store does not
+    /// say. A batch holds as a whole or not at all, so one change of it that can be told speaks for
+    /// all.
+    pub(super) async fn holds_all_the_same(
+        &self,
+        changes: &[Change],
+        error: &StoreError,
+    ) -> Option<bool> {
+        // A full disk refuses before it writes.
+        if matches!(error, StoreError::DiskFull) {
+            return Some(false);
         }
-        let Ok(contents) = self.store.load().await else { return false };
-        changes.iter().find_map(|change| is_in(change, &contents)).unwrap_or(false)
+        let contents = self.store.load().await.ok()?;
+        Some(changes.iter().find_map(|change| is_in(change, &contents)).unwrap_or(false))
     }
 }
 

@@ -118,7 +118,6 @@ impl Registry {
         changes.extend(events.into_iter().map(Change::AppendEvent));
         if let Err(error) = self.commit(priority, changes).await {
             self.put_events_back(&base.id, pending);
-            self.heal(&base.id, &error).await;
             return Err(error);
         }
         for mut workspace in workspaces {
@@ -153,30 +152,6 @@ impl Registry {
 
     fn events_of(&self, record: &Record, events: &[(&'static str, String)]) -> Vec<Event> {
         events.iter().map(|(reason, message)| self.event(record, reason, message)).collect()
-    }
-
-    pub(crate) async fn commit(
-        &self,
-        priority: Priority,
-        changes: Vec<Change>,
-    ) -> Result<(), StoreError> {
-        let grows = changes.iter().any(|change| matches!(change, Change::AppendEvent(_)));
-        let mut outcome = self.store.commit(priority, changes.clone()).await;
-        if let Err(error) = &outcome {
-            if self.holds_all_the_same(&changes, error).await {
-                outcome = Ok(());
-            }
-        }
-        match &outcome {
-            Ok(()) => {
-                self.metrics.store_commits.increment();
-                if grows {
-                    self.timeline.send_modify(|version| *version += 1);
-                }
-            }
-            Err(error) => self.metrics.store_errors.increment(kind_of(error)),
-        }
-        outcome
     }
 
     /// The stored record takes its place in memory; an observation that was staged meanwhile stays
@@ -237,30 +212,6 @@ impl Registry {
         self.inner().meta = meta;
         Ok(())
     }
-
-    /// After an error that leaves open whether the change holds: the stored record is the truth.
-    async fn heal(&self, id: &SandboxId, error: &StoreError) {
-        if matches!(error, StoreError::DiskFull) {
-            return;
-        }
-        tracing::warn!(sandbox = %id, %error, "a durable change failed; reading the store again");
-        let Ok(contents) = self.store.load().await else { return };
-        let mut inner = self.inner();
-        for workspace in contents.workspaces {
-            if !inner.dirty_workspaces.contains(&workspace.id) {
-                inner.workspaces.insert(workspace.id.clone(), Arc::new(workspace));
-            } else if let Some(known) = inner.workspaces.get_mut(&workspace.id) {
-                Arc::make_mut(known).revision = workspace.revision;
-            }
-        }
-        let stored = contents.records.into_iter().find(|record| record.id == *id);
-        if let (Some(stored), Some(entry)) = (stored, inner.entries.get_mut(id)) {
-            let observed = entry.record.observed.clone();
-            entry.dirty = observed != stored.observed;
-            entry.record = Arc::new(Record { observed, ..stored });
-            entry.touch();
-        }
-    }
 }
 
 /// Runs to its end even when the caller is dropped, unless the whole gateway goes.
@@ -277,16 +228,4 @@ pub(super) async fn run_whole<T: Send + 'static>(
         }
     });
     whole.await.unwrap_or_else(|_| Err(cut_off()))
-}
-
-const fn kind_of(error: &StoreError) -> &'static str {
-    match error {
-        StoreError::Conflict { .. } => "Conflict",
-        StoreError::DiskFull => "DiskFull",
-        StoreError::Locked { .. } => "Locked",
-        StoreError::ReadOnly { .. } => "ReadOnly",
-        StoreError::Newer { .. } => "Newer",
-        StoreError::Damaged { .. } => "Damaged",
-        StoreError::Unavailable { .. } => "Unavailable",
-    }
 }
