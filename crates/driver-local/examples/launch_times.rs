@@ -7,7 +7,9 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sandkeep_core::{GatewayId, Identity, Image, Limits, RestartPolicy, SandboxId, Spec, WorkspaceId};
+use sandkeep_core::{
+    GatewayId, Identity, Image, Limits, RestartPolicy, SandboxId, Spec, WorkspaceId,
+};
 use sandkeep_driver::{CreateRequest, Driver, DriverError, WorkspaceRequest};
 use sandkeep_driver_local::{
     DEFAULT_UID_BASE, HELPER_ARG, HelperCommand, Knobs, LocalConfig, LocalDriver,

@@ -6,7 +6,7 @@
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
 
-use sandkeep_core::{Backing, BackingReport, SandboxId};
+use sandkeep_core::{BackingReport, SandboxId};
 use sandkeep_driver::{DriverError, ErrorKind};
 
 use crate::check::enforced;
@@ -43,9 +43,9 @@ impl Local {
             self.clear(id, false).await?;
             self.prepare(id)?;
             match self.ask(&Ask::Launch(Box::new(self.launch(id, &label))), STAGE).await? {
-                Answer::Launched { birth } => {
+                Answer::Launched { .. } => {
                     self.empty_trash(id);
-                    return self.launched(id, &label, &birth.name());
+                    return self.report(id, &label);
                 }
                 Answer::Busy { message } => met = message,
                 Answer::Failed(failure) => return Err(failure.into_error(STAGE)),
@@ -53,22 +53,6 @@ impl Local {
             }
         }
         Err(conflict(STAGE, met))
-    }
-
-    /// What the helper launched, looked at anew: it may have ended already.
-    fn launched(
-        &self,
-        id: &SandboxId,
-        label: &Label,
-        run: &str,
-    ) -> Result<BackingReport, DriverError> {
-        let mut report = self.report(id, label)?;
-        if matches!(report.backing, Backing::Idle) {
-            // PID 1 has not called `exec` yet, and nobody holds the lock any more.
-            report.backing = Backing::Starting;
-            report.backing_run = Some(run.to_owned());
-        }
-        Ok(report)
     }
 
     fn check_mark(&self, label: &Label) -> Result<(), DriverError> {

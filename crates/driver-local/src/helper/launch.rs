@@ -1,19 +1,20 @@
 //! One launch: lock, look, assemble, make PID 1, put it on record, let it go.
 
 use std::fs::{self, File, OpenOptions};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
+use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
 
 use super::ask::{Answer, Failure, Launch, While};
 use super::assemble::{Staged, assemble};
 use crate::cgroup::{Group, Hierarchies};
 use crate::config::{Guard, Step};
-use crate::home::{absent_is_done, read_json, write_json};
+use crate::home::{absent_is_done, write_json};
 use crate::process::{Birth, Process};
 use crate::record::{RunRecord, SessionDir};
 use crate::sys;
@@ -42,9 +43,12 @@ fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
 
     let staged = assemble(launch)?;
     die_at(launch, Step::Mounted);
+    // PID 1 inherits the writing end and loses it when it calls `exec`.
+    let (before_exec, held) = pipe_with(PipeFlags::CLOEXEC).when("a pipe")?;
     let mut container = make(launch, &staged)?;
+    drop(held);
     die_at(launch, Step::Made);
-    match let_go(launch, &mut container) {
+    match let_go(launch, &mut container, before_exec.as_fd()) {
         Ok(birth) => Ok(Answer::Launched { birth }),
         Err(failure) => {
             end(&container, &group);
@@ -77,7 +81,11 @@ fn make(launch: &Launch, staged: &Staged) -> Result<Container, Failure> {
         .map_err(failed)
 }
 
-fn let_go(launch: &Launch, container: &mut Container) -> Result<Birth, Failure> {
+fn let_go(
+    launch: &Launch,
+    container: &mut Container,
+    before_exec: BorrowedFd<'_>,
+) -> Result<Birth, Failure> {
     let pid = container.pid().map(|pid| pid.as_raw());
     let process = pid.and_then(Process::open);
     let process = process.ok_or_else(|| Failure::internal("start", "PID 1 ended at once"))?;
@@ -103,7 +111,14 @@ fn let_go(launch: &Launch, container: &mut Container) -> Result<Birth, Failure> 
         Failure::internal("start", format!("PID 1 could not be let go: {}", chain(&error)))
     })?;
     die_at(launch, Step::LetGo);
-    debug_assert!(read_json::<RunRecord>(&record).is_ok());
+    // The lock is held until PID 1 is the supervisor: whoever sees it in between sees a start under
+    // way, not the remains of one.
+    let ended = rustix::io::read(before_exec, &mut [0_u8]).when("waiting for the supervisor")?;
+    if ended != 0 || !process.is_alive() {
+        let log = fs::read_to_string(launch.sandbox_dir.join("boot.log")).unwrap_or_default();
+        let message = format!("the supervisor ended at once {}", log.trim());
+        return Err(Failure::internal("start", message));
+    }
     Ok(birth)
 }
 

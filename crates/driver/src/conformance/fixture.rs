@@ -12,9 +12,7 @@ use sandkeep_core::{
     WorkspaceId,
 };
 
-use crate::{
-    CreateRequest, Driver, DriverError, ErrorKind, WorkspaceReport, WorkspaceRequest,
-};
+use crate::{CreateRequest, Driver, DriverError, ErrorKind, WorkspaceReport, WorkspaceRequest};
 
 /// Why a case did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +155,8 @@ impl Wishes {
 
     /// Workspace and backing, made.
     pub(super) async fn created(&self, driver: &dyn Driver) -> String {
-        let report = fine("ensure_workspace", driver.ensure_workspace(&self.workspace(false)).await);
+        let report =
+            fine("ensure_workspace", driver.ensure_workspace(&self.workspace(false)).await);
         let WorkspaceReport::Bound { handle } = report else { panic!("{report:?}") };
         fine("create", driver.create(&self.backing(1)).await);
         handle

@@ -183,8 +183,7 @@ pub(super) async fn list_finds_exactly_what_carries_our_id(fixture: &dyn Fixture
         let mut found = fine("list", driver.list().await);
         found.sort_by_key(|backing| backing.backing != Backing::Idle);
         let states: Vec<_> = found.iter().map(|b| (b.id.clone(), b.backing.clone())).collect();
-        let wished =
-            [(idle.id.clone(), Backing::Idle), (running.id.clone(), Backing::Running)];
+        let wished = [(idle.id.clone(), Backing::Idle), (running.id.clone(), Backing::Running)];
         assert_eq!(states, wished);
         assert_eq!(found[0].made_from, Some(idle.backing(1)));
     }

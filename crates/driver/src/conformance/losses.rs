@@ -73,8 +73,7 @@ pub(super) async fn a_killed_one_is_seen_exited_and_comes_back_as_another_run(
 pub(super) async fn a_reboot_is_seen_as_a_loss_and_start_brings_it_back(
     fixture: &dyn Fixture,
 ) -> Outcome {
-    let (driver, ran, idle) =
-        (fixture.driver(), Wishes::new(fixture, 1), Wishes::new(fixture, 2));
+    let (driver, ran, idle) = (fixture.driver(), Wishes::new(fixture, 1), Wishes::new(fixture, 2));
     let first_run = ran.running(&*driver).await;
     idle.created(&*driver).await;
     let keeps_root = driver.capabilities().keeps_rootfs;

@@ -24,9 +24,7 @@ pub(super) async fn twenty_side_by_side_come_up_and_go(fixture: &dyn Fixture) ->
     Ok(())
 }
 
-pub(super) async fn one_that_is_busy_does_not_hold_up_the_others(
-    fixture: &dyn Fixture,
-) -> Outcome {
+pub(super) async fn one_that_is_busy_does_not_hold_up_the_others(fixture: &dyn Fixture) -> Outcome {
     let (driver, stuck, other) =
         (fixture.driver(), Wishes::new(fixture, 1), Wishes::new(fixture, 2));
     let run = stuck.running(&*driver).await;

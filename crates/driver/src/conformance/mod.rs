@@ -24,12 +24,14 @@ use std::pin::Pin;
 /// What a case came to when it did not fail (a failure is a panic).
 pub type Outcome = Result<(), Skip>;
 
+type Running<'a> = Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>;
+
 /// A case under its name.
 #[derive(Clone, Copy)]
 pub struct Case {
     /// A sentence, as the name of a test.
     pub name: &'static str,
-    run: for<'a> fn(&'a dyn Fixture) -> Pin<Box<dyn Future<Output = Outcome> + Send + 'a>>,
+    run: fn(&dyn Fixture) -> Running<'_>,
 }
 
 impl std::fmt::Debug for Case {
