@@ -63,6 +63,8 @@ pub(crate) fn listen(command: &mut Command) -> Result<Heard> {
 fn show(command: &Command) -> String {
     let mut words: Vec<String> = command
         .get_envs()
+        // The PATH with our own tools in front would drown the command.
+        .filter(|(key, _)| *key != "PATH")
         .filter_map(|(key, value)| Some((key, value?)))
         .map(|(key, value)| format!("{}={}", key.to_string_lossy(), value.to_string_lossy()))
         .collect();
