@@ -1,0 +1,140 @@
+//! `sandkeep gateway start|stop|restart`: a gateway in the background. Sandboxes never stop with
+//! it.
+
+use std::os::fd::OwnedFd;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use sandkeep_proto::v1::GatewayStatusRequest;
+use tokio::time::Instant;
+
+use super::run::Options;
+use crate::autostart::{self, Background};
+use crate::client::{Connector, Gateway, plain_os_words};
+use crate::commands::Context;
+use crate::error::{Failure, exit};
+use crate::render;
+use crate::size;
+
+/// A gateway stops within moments; one that writes to a slow disk may take longer.
+const STOP_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// What `stop` and `restart` accept.
+#[derive(Debug, clap::Args)]
+pub(crate) struct StopArguments {
+    /// Longest time to wait until it is gone [default: 30s]
+    #[arg(long, value_parser = size::duration, value_name = "TIME")]
+    timeout: Option<Duration>,
+}
+
+/// Starts one, unless one is running.
+pub(super) async fn start(context: Context, options: Options) -> Result<u8, Failure> {
+    if let Some(gateway) = context.connector.connect_if_running().await? {
+        render::message(&format!("a gateway is running already{}", pid_words(&gateway)));
+        return Ok(0);
+    }
+    let gateway = start_with(&context.connector, &options.to_arguments()).await?;
+    if !context.quiet {
+        render::message(&format!("the gateway is running{}", pid_words(&gateway)));
+    }
+    Ok(0)
+}
+
+async fn start_with(connector: &Connector, arguments: &[String]) -> Result<Gateway, Failure> {
+    // The first connection only shows that it answers.
+    drop(autostart::start(&connector.home, Background::Start, arguments).await?);
+    connector.connect().await
+}
+
+/// Stops the one that is running, if one is.
+pub(super) async fn stop(context: Context, arguments: StopArguments) -> Result<u8, Failure> {
+    match context.connector.connect_if_running().await? {
+        None => render::message("no gateway is running"),
+        Some(gateway) => {
+            end(&context.connector, gateway, arguments.timeout.unwrap_or(STOP_TIMEOUT)).await?;
+            if !context.quiet {
+                render::message("the gateway has stopped; its sandboxes go on");
+            }
+        }
+    }
+    Ok(0)
+}
+
+/// Stops the one that is running, if one is, and starts one with the same drivers.
+pub(super) async fn restart(context: Context, arguments: StopArguments) -> Result<u8, Failure> {
+    let mut options = Options::default();
+    if let Some(mut gateway) = context.connector.connect_if_running().await? {
+        let status = gateway
+            .call("the gateway was not restarted", |mut client| async move {
+                client.gateway_status(GatewayStatusRequest {}).await
+            })
+            .await?;
+        options.driver = status.drivers.into_iter().map(|driver| driver.name).collect();
+        end(&context.connector, gateway, arguments.timeout.unwrap_or(STOP_TIMEOUT)).await?;
+    }
+    let gateway = start_with(&context.connector, &options.to_arguments()).await?;
+    if !context.quiet {
+        render::message(&format!("the gateway is running{}", pid_words(&gateway)));
+    }
+    Ok(0)
+}
+
+fn pid_words(gateway: &Gateway) -> String {
+    gateway.pid.map_or_else(String::new, |pid| format!(" (pid {pid})"))
+}
+
+/// Sends SIGTERM to the process that listens, and to no other, and waits until it is gone.
+async fn end(connector: &Connector, gateway: Gateway, timeout: Duration) -> Result<(), Failure> {
+    let process = listening_process(connector, &gateway).await?;
+    drop(gateway);
+    if let Err(error) = pidfd_send_signal(&process, Signal::TERM) {
+        // It ended by itself just now.
+        if error != Errno::SRCH {
+            return Err(not_stopped(plain_os_words(&error.into())));
+        }
+    }
+    if has_ended(&process, timeout).map_err(|error| not_stopped(plain_os_words(&error.into())))? {
+        return Ok(());
+    }
+    Err(Failure::new(
+        exit::TIMED_OUT,
+        "the gateway has not stopped yet",
+        format!("it was told to {} ago", render::phrases::span(timeout)),
+        format!("it goes on stopping; see its log: {}", connector.home.log().display()),
+    ))
+}
+
+/// Waits for the end of a process: its descriptor is readable then. Blocks, as there is nothing
+/// else to do.
+fn has_ended(process: &OwnedFd, timeout: Duration) -> Result<bool, Errno> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        let left = Timespec::try_from(deadline - Instant::now()).ok();
+        match poll(&mut [PollFd::new(process, PollFlags::IN)], left.as_ref()) {
+            Err(Errno::INTR) => {}
+            other => return Ok(other? > 0),
+        }
+    }
+}
+
+/// A descriptor of the process behind the socket. The kernel names the listener; that the same one
+/// is named again once the descriptor is held proves that the number was not used anew between.
+async fn listening_process(connector: &Connector, gateway: &Gateway) -> Result<OwnedFd, Failure> {
+    let pid = gateway
+        .pid
+        .ok_or_else(|| not_stopped("it runs where this program cannot see processes".to_owned()))?;
+    let process = pidfd_open(pid, PidfdFlags::NONBLOCK)
+        .map_err(|error| not_stopped(plain_os_words(&error.into())))?;
+    match connector.connect_if_running().await? {
+        Some(again) if again.pid != Some(pid) => {
+            Err(not_stopped("another one took its place at this moment".to_owned()))
+        }
+        _ => Ok(process),
+    }
+}
+
+fn not_stopped(why: String) -> Failure {
+    Failure::new(exit::FAILED, "the gateway was not stopped", why, "see: sandkeep gateway status")
+}
