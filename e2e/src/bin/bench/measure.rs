@@ -1,0 +1,72 @@
+//! Times and their medians.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Sorted times of one thing done many times.
+#[derive(Debug, Clone)]
+pub struct Times(Vec<Duration>);
+
+impl Times {
+    /// The middle one.
+    pub fn median(&self) -> Duration {
+        self.0[self.0.len() / 2]
+    }
+
+    /// The one that 99 of 100 do not exceed.
+    pub fn p99(&self) -> Duration {
+        self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
+    }
+
+    /// `median 4.2 ms, p99 9.1 ms, n = 40`.
+    pub fn text(&self) -> String {
+        format!(
+            "median {}, p99 {}, n = {}",
+            milliseconds(self.median()),
+            milliseconds(self.p99()),
+            self.0.len()
+        )
+    }
+}
+
+/// `4.2 ms`.
+pub fn milliseconds(time: Duration) -> String {
+    format!("{:.1} ms", time.as_secs_f64() * 1000.0)
+}
+
+/// Does it `count` times; what it takes each time.
+pub fn times(
+    count: usize,
+    mut act: impl FnMut(usize) -> anyhow::Result<()>,
+) -> anyhow::Result<Times> {
+    let mut all = Vec::with_capacity(count);
+    for round in 0..count {
+        all.push(time(|| act(round))?);
+    }
+    all.sort();
+    Ok(Times(all))
+}
+
+/// What it takes once.
+#[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
+pub fn time(act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
+    let begin = Instant::now();
+    act()?;
+    Ok(begin.elapsed())
+}
+
+/// Runs a command to its end; an error unless it ends with 0.
+pub fn run(command: &mut Command) -> anyhow::Result<()> {
+    let output = command.output()?;
+    anyhow::ensure!(
+        output.status.success(),
+        "{command:?}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    Ok(())
+}
+
+/// How many times as long.
+pub fn ratio(one: Duration, other: Duration) -> f64 {
+    one.as_secs_f64() / other.as_secs_f64()
+}
