@@ -10,17 +10,17 @@ use crate::measure::run;
 
 /// A running daemon with a small image.
 #[derive(Debug)]
-pub struct Docker {
+pub(crate) struct Docker {
     daemon: Child,
     dir: tempfile::TempDir,
 }
 
 /// The image's name.
-pub const IMAGE: &str = "sandkeep-bench:1";
+pub(crate) const IMAGE: &str = "sandkeep-bench:1";
 
 impl Docker {
     /// Starts one; an error says why there is none.
-    pub fn start() -> anyhow::Result<Self> {
+    pub(crate) fn start() -> anyhow::Result<Self> {
         install()?;
         let dir = tempfile::Builder::new().prefix("sandkeep-docker-").tempdir()?;
         let at = |name: &str| dir.path().join(name).display().to_string();
@@ -44,7 +44,7 @@ impl Docker {
     }
 
     /// A docker command on this daemon.
-    pub fn command(&self, args: &[&str]) -> Command {
+    pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new("docker");
         let socket: PathBuf = self.dir.path().join("docker.sock");
         command.arg("-H").arg(format!("unix://{}", socket.display())).args(args);

@@ -11,7 +11,7 @@ use crate::measure::{milliseconds, run, time, times};
 use crate::report::Report;
 
 /// Measures them all.
-pub fn measure(report: &mut Report, quick: bool) -> anyhow::Result<()> {
+pub(crate) fn measure(report: &mut Report, quick: bool) -> anyhow::Result<()> {
     let many = if quick { 40 } else { 1000 };
     let home = Home::new();
     run(&mut home.command(&["list"]))?;

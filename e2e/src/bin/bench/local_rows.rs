@@ -11,7 +11,11 @@ use crate::measure::{milliseconds, ratio, run, time, times};
 use crate::report::Report;
 
 /// Measures them all.
-pub fn measure(report: &mut Report, docker: Option<&Docker>, quick: bool) -> anyhow::Result<()> {
+pub(crate) fn measure(
+    report: &mut Report,
+    docker: Option<&Docker>,
+    quick: bool,
+) -> anyhow::Result<()> {
     let rounds = if quick { 5 } else { 40 };
     let home = Home::new();
     run(&mut home.command(&["list"]))?;

@@ -5,21 +5,21 @@ use std::time::{Duration, Instant};
 
 /// Sorted times of one thing done many times.
 #[derive(Debug, Clone)]
-pub struct Times(Vec<Duration>);
+pub(crate) struct Times(Vec<Duration>);
 
 impl Times {
     /// The middle one.
-    pub fn median(&self) -> Duration {
+    pub(crate) fn median(&self) -> Duration {
         self.0[self.0.len() / 2]
     }
 
     /// The one that 99 of 100 do not exceed.
-    pub fn p99(&self) -> Duration {
+    pub(crate) fn p99(&self) -> Duration {
         self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
     }
 
     /// `median 4.2 ms, p99 9.1 ms, n = 40`.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         format!(
             "median {}, p99 {}, n = {}",
             milliseconds(self.median()),
@@ -30,12 +30,12 @@ impl Times {
 }
 
 /// `4.2 ms`.
-pub fn milliseconds(time: Duration) -> String {
+pub(crate) fn milliseconds(time: Duration) -> String {
     format!("{:.1} ms", time.as_secs_f64() * 1000.0)
 }
 
 /// Does it `count` times; what it takes each time.
-pub fn times(
+pub(crate) fn times(
     count: usize,
     mut act: impl FnMut(usize) -> anyhow::Result<()>,
 ) -> anyhow::Result<Times> {
@@ -49,14 +49,14 @@ pub fn times(
 
 /// What it takes once.
 #[allow(clippy::disallowed_methods, reason = "a benchmark measures real time")]
-pub fn time(act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
+pub(crate) fn time(act: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<Duration> {
     let begin = Instant::now();
     act()?;
     Ok(begin.elapsed())
 }
 
 /// Runs a command to its end; an error unless it ends with 0.
-pub fn run(command: &mut Command) -> anyhow::Result<()> {
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     let output = command.output()?;
     anyhow::ensure!(
         output.status.success(),
@@ -67,6 +67,6 @@ pub fn run(command: &mut Command) -> anyhow::Result<()> {
 }
 
 /// How many times as long.
-pub fn ratio(one: Duration, other: Duration) -> f64 {
+pub(crate) fn ratio(one: Duration, other: Duration) -> f64 {
     one.as_secs_f64() / other.as_secs_f64()
 }

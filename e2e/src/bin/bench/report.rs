@@ -4,24 +4,24 @@ use std::fmt::Write;
 
 /// Rows as they are measured.
 #[derive(Debug)]
-pub struct Report {
+pub(crate) struct Report {
     rows: Vec<[String; 4]>,
 }
 
 impl Report {
     /// Empty.
-    pub fn begin() -> Self {
+    pub(crate) fn begin() -> Self {
         Self { rows: Vec::new() }
     }
 
     /// One line of the table; printed at once, too.
-    pub fn row(&mut self, what: &str, target: &str, measured: String, compared: String) {
+    pub(crate) fn row(&mut self, what: &str, target: &str, measured: String, compared: String) {
         println!("{what}: {measured} {compared}");
         self.rows.push([what.to_owned(), target.to_owned(), measured, compared]);
     }
 
     /// The page.
-    pub fn markdown(&self) -> String {
+    pub(crate) fn markdown(&self) -> String {
         let mut page = String::from(
             "# Benchmarks\n\nMade by `cargo xtask bench`; targets are those of the design. Everything in one \
              run on one machine:\nread the ratios, not the milliseconds.\n\n",
