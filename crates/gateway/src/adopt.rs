@@ -201,7 +201,8 @@ async fn adopt_backing(
         Some(workspace) => (*workspace).clone(),
         None => lost_workspace(shared, slot, made),
     };
-    if workspace.holder.is_none() {
+    // Whoever is up on it has it, whatever the old store says: a second one must wait.
+    if workspace.holder.is_none() || found.backing.is_live() {
         workspace.holder = Some(record.id.clone());
     }
     let message = "rebuilt from what its backing carries".to_owned();

@@ -25,6 +25,8 @@ pub(crate) struct Slot {
     pub(crate) driver: Arc<dyn Driver>,
     calls: Semaphore,
     looks: Semaphore,
+    /// Held by the one that compares for the first time.
+    pub(crate) comparing: tokio::sync::Mutex<()>,
     state: Mutex<EngineState>,
 }
 
@@ -34,6 +36,9 @@ struct EngineState {
     unreachable: Option<String>,
     /// What backends carry was compared with the records since this process started.
     compared: bool,
+    /// Comparisons that were tried, and how the latest failed.
+    comparisons: u64,
+    comparison_error: Option<DriverError>,
 }
 
 impl Slot {
@@ -42,6 +47,7 @@ impl Slot {
             driver,
             calls: Semaphore::new(CALLS_AT_ONCE),
             looks: Semaphore::new(LOOKS_AT_ONCE),
+            comparing: tokio::sync::Mutex::default(),
             state: Mutex::default(),
         }
     }
@@ -62,6 +68,26 @@ impl Slot {
     /// See [`set_compared`](Self::set_compared).
     pub(crate) fn compared(&self) -> bool {
         self.with_state(|state| state.compared)
+    }
+
+    /// How many first comparisons were tried.
+    pub(crate) fn comparisons(&self) -> u64 {
+        self.with_state(|state| state.comparisons)
+    }
+
+    /// A first comparison was tried.
+    pub(crate) fn count_comparison(&self, error: Option<&DriverError>) {
+        self.with_state(|state| {
+            state.comparisons += 1;
+            state.comparison_error = error.cloned();
+        });
+    }
+
+    /// How the latest first comparison failed, if it was tried after `comparisons` were.
+    pub(crate) fn comparison_failed_since(&self, comparisons: u64) -> Option<DriverError> {
+        self.with_state(|state| {
+            state.comparison_error.clone().filter(|_| state.comparisons > comparisons)
+        })
     }
 
     /// A call that changes something: waits for a permit, then at most `deadline`.

@@ -36,6 +36,25 @@ pub(crate) async fn find(shared: &Shared, slot: &Slot) -> Result<Found, DriverEr
     Ok(Found { engine, backings, workspaces })
 }
 
+/// Compares unless that was done since this process started. One at a time asks the engine; those
+/// who wait meanwhile share its answer, so that a hung engine costs all of them one deadline.
+pub(crate) async fn compare_once(
+    shared: &Arc<Shared>,
+    slot: &Arc<Slot>,
+) -> Result<(), DriverError> {
+    let asked = slot.comparisons();
+    let _one_at_a_time = slot.comparing.lock().await;
+    if slot.compared() {
+        return Ok(());
+    }
+    if let Some(error) = slot.comparison_failed_since(asked) {
+        return Err(error);
+    }
+    let outcome = compare(shared, slot).await;
+    slot.count_comparison(outcome.as_ref().err());
+    outcome
+}
+
 /// Finds and compares; wakes what differs, reaps leftovers, goes into hold on proof.
 pub(crate) async fn compare(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<(), DriverError> {
     let found = find(shared, slot).await?;
@@ -119,6 +138,7 @@ fn wake_what_differs(shared: &Shared, slot: &Slot, found: &Found) {
 
 /// Leftovers of sandboxes that were deleted: only what has a tombstone.
 fn reap(shared: &Arc<Shared>, slot: &Arc<Slot>, found: &Found) {
+    reap_workspaces(shared, slot, found);
     let dead: Vec<_> = {
         let inner = shared.registry.inner();
         let is_dead = |found: &&FoundBacking| {
@@ -139,6 +159,28 @@ fn reap(shared: &Arc<Shared>, slot: &Arc<Slot>, found: &Found) {
             match removed {
                 Ok(()) => tracing::info!(sandbox = %id, "removed a leftover of a deleted sandbox"),
                 Err(error) => tracing::warn!(sandbox = %id, %error, "a leftover stays for now"),
+            }
+        });
+    }
+}
+
+/// A workspace that was discarded and is there again: an engine carried out an old call late.
+fn reap_workspaces(shared: &Arc<Shared>, slot: &Arc<Slot>, found: &Found) {
+    let dead: Vec<_> = {
+        let inner = shared.registry.inner();
+        let is_dead = |found: &&FoundWorkspace| {
+            !inner.workspaces.contains_key(&found.id)
+                && inner.tombstones.contains_key(found.id.as_str())
+        };
+        found.workspaces.iter().filter(is_dead).map(|found| found.id.clone()).collect()
+    };
+    for id in dead {
+        let slot = Arc::clone(slot);
+        tokio::spawn(async move {
+            let discarded = slot.driver.discard_workspace(&id);
+            match slot.call("discard", REAP_DEADLINE, discarded).await {
+                Ok(()) => tracing::info!(workspace = %id, "a leftover of a discard was removed"),
+                Err(error) => tracing::warn!(workspace = %id, %error, "a leftover stays for now"),
             }
         });
     }

@@ -99,15 +99,19 @@ fn wake_all_of(shared: &Shared, driver: &str) {
     }
 }
 
-/// Lists and compares for ever. What a backend has and no record knows is found here, too.
+/// Lists and compares for ever, from the start on: what a backend has and no record knows is found
+/// here, also on a driver that no record names.
 async fn resync(shared: Arc<Shared>, slot: Arc<Slot>) {
     loop {
-        tokio::time::sleep(RESYNC_EVERY).await;
-        if slot.compared() {
-            if let Err(error) = compare::compare(&shared, &slot).await {
-                tracing::warn!(driver = slot.driver.name(), %error, "the periodic list failed");
-                wake_all_of(&shared, slot.driver.name());
-            }
+        let compared = if slot.compared() {
+            compare::compare(&shared, &slot).await
+        } else {
+            compare::compare_once(&shared, &slot).await
+        };
+        if let Err(error) = compared {
+            tracing::warn!(driver = slot.driver.name(), %error, "the periodic list failed");
+            wake_all_of(&shared, slot.driver.name());
         }
+        tokio::time::sleep(RESYNC_EVERY).await;
     }
 }

@@ -38,7 +38,7 @@ async fn look(
     record: &Record,
 ) -> (Observation, Option<String>) {
     let now = shared.clock.now();
-    let compared = if slot.compared() { Ok(()) } else { compare::compare(shared, slot).await };
+    let compared = if slot.compared() { Ok(()) } else { compare::compare_once(shared, slot).await };
     let seen = match compared {
         Ok(()) => slot.look("inspect", LOOK_DEADLINE, slot.driver.inspect(&record.id)).await,
         Err(error) => Err(error),

@@ -86,7 +86,7 @@ pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
     }
     let again = super::queue::Key::Workspace(id.clone());
     let Some(slot) = shared.drivers.get(&workspace.driver) else { return };
-    let compared = slot.compared() || super::compare::compare(shared, slot).await.is_ok();
+    let compared = slot.compared() || super::compare::compare_once(shared, slot).await.is_ok();
     if !compared {
         return shared.queue.wake_after(again, std::time::Duration::from_secs(5));
     }
