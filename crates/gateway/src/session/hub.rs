@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use sandkeep_core::{RunResult, SandboxId, Session, Spec};
 use sandkeep_frames::message::{ExecAttach, ExecOpen, Go};
 use sandkeep_frames::{Encoded, Kind};
+use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use crate::clock::Clock;
@@ -38,13 +39,15 @@ pub struct SessionHub {
 struct Kept {
     facts: Arc<Facts>,
     wanted: Option<Wanted>,
+    /// The newest task, running or ending; it waits for the one before.
+    task: Option<JoinHandle<()>>,
 }
 
 struct Wanted {
     backing_run: String,
     incarnation: u64,
     /// Dropped: the task ends.
-    _task: DropGuard,
+    _until: DropGuard,
 }
 
 impl fmt::Debug for SessionHub {
@@ -115,9 +118,11 @@ impl SessionHub {
 impl Sessions for SessionHub {
     fn want(&self, target: SessionTarget) {
         let mut sandboxes = lock(&self.sandboxes);
-        let kept = sandboxes
-            .entry(target.id.clone())
-            .or_insert_with(|| Kept { facts: self.new_facts(&target.id), wanted: None });
+        let kept = sandboxes.entry(target.id.clone()).or_insert_with(|| Kept {
+            facts: self.new_facts(&target.id),
+            wanted: None,
+            task: None,
+        });
         if kept.wanted.as_ref().is_some_and(|wanted| wanted.is(&target)) {
             return;
         }
@@ -125,7 +130,7 @@ impl Sessions for SessionHub {
         kept.wanted = Some(Wanted {
             backing_run: target.backing_run.clone(),
             incarnation: target.incarnation,
-            _task: cancel.clone().drop_guard(),
+            _until: cancel.clone().drop_guard(),
         });
         let keeper = Keeper {
             epoch: kept.facts.new_epoch(),
@@ -134,7 +139,7 @@ impl Sessions for SessionHub {
             clock: Arc::clone(&self.clock),
             target,
         };
-        tokio::spawn(keeper.run(cancel));
+        kept.task = Some(tokio::spawn(keeper.run(cancel, kept.task.take())));
     }
 
     fn release(&self, id: &SandboxId) {
@@ -178,6 +183,11 @@ impl Sessions for SessionHub {
         let gone = lock(&self.sandboxes).remove(id);
         if let Some(kept) = gone {
             kept.facts.new_epoch();
+            drop(kept.wanted);
+            if let Some(task) = kept.task {
+                // Only then is nothing more written for it. A task that panicked writes no more.
+                let _ended = task.await;
+            }
         }
         self.logs.forget(id).await;
     }

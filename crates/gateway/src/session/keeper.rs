@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use sandkeep_frames::message::{Hello, LogAck};
 use tokio::io::WriteHalf;
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
@@ -56,8 +57,12 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// Runs until cancelled.
-    pub(crate) async fn run(self, cancel: CancellationToken) {
+    /// Runs until cancelled; begins once the keeper before it, already cancelled, has ended.
+    pub(crate) async fn run(self, cancel: CancellationToken, before: Option<JoinHandle<()>>) {
+        if let Some(before) = before {
+            // One that panicked has ended too.
+            let _ended = before.await;
+        }
         let mut wait = Duration::ZERO;
         loop {
             let began = Instant::now();

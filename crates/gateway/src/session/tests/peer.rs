@@ -59,7 +59,9 @@ impl Peer {
                     return Some(frame);
                 }
                 if self.pongs.load(Ordering::Relaxed) {
-                    self.frame(Encoded::raw(Kind::Pong, 0, frame.payload).unwrap()).await;
+                    let mut pong = Encoded::raw(Kind::Pong, 0, frame.payload).unwrap();
+                    // A session that has ended meanwhile is seen by the next read.
+                    let _sent = self.stream.write_all_buf(&mut pong).await;
                 }
             }
             match self.stream.read_buf(self.decoder.space()).await {

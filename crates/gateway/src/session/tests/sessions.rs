@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures::StreamExt;
 use sandkeep_core::{MainStatus, Session};
 use sandkeep_frames::Kind;
-use sandkeep_frames::message::{Go, Hello, Refused, ResultStored};
+use sandkeep_frames::log_entry::write_output;
+use sandkeep_frames::message::{Go, Hello, LogAck, LogData, LogOffer, Refused, ResultStored};
 
 use super::peer::{hello, main_state};
 use super::world::World;
+use crate::session::LogQuery;
 use crate::sessions::{SessionError, Sessions};
 
 fn is_probed(session: &Session) -> bool {
@@ -199,6 +202,28 @@ async fn a_peer_that_says_nothing_is_given_up_for_the_next() {
     let mut silent = world.dial(1);
     assert!(silent.next().await.is_none());
     let _peer = world.connected(1).await;
+}
+
+#[tokio::test]
+async fn a_log_is_acknowledged_once_durable_and_the_next_session_is_told_of_it() {
+    let world = World::new();
+    let mut peer = world.connected(1).await;
+    let mut entries = Vec::new();
+    write_output(&mut entries, 1, 1000, b"built\n");
+    let source = "main-1".to_owned();
+    let to = entries.len() as u64;
+    let data = LogData { source: source.clone(), entries: entries.into(), ..LogData::default() };
+    peer.say(Kind::LogData, 0, &data).await;
+    let (_, ack) = peer.expect::<LogAck>(Kind::LogAck).await;
+    assert_eq!((ack.source.as_str(), ack.offset), ("main-1", to));
+    let mut log = world.hub.logs().read(&world.id, LogQuery::default()).await.unwrap();
+    assert_eq!(log.next().await.unwrap().unwrap().bytes, "built\n");
+    drop(peer);
+    world.until(is_lost).await;
+    let mut peer = world.dial(1);
+    let offer = LogOffer { source, from: 0, to: to + 100, complete: false };
+    let welcome = peer.greet(&Hello { logs: vec![offer], ..hello() }).await;
+    assert_eq!(welcome.logs, [ack]);
 }
 
 #[tokio::test]

@@ -32,7 +32,7 @@ pub(super) struct World {
     pub(super) id: SandboxId,
     driver: Arc<Dialled>,
     woken: Arc<Notify>,
-    pub(super) home: tempfile::TempDir,
+    _home: tempfile::TempDir,
 }
 
 impl World {
@@ -50,7 +50,7 @@ impl World {
             Arc::new(move |_id| wake.notify_one()),
         );
         let id = SandboxId::from_random(*b"sandbox1");
-        Self { hub, id, driver: Arc::new(Dialled::new()), woken, home }
+        Self { hub, id, driver: Arc::new(Dialled::new()), woken, _home: home }
     }
 
     pub(super) fn want(&self, incarnation: u64) {

@@ -1,0 +1,272 @@
+//! The gateway's own copy of what commands wrote: bounded, durable before it is acknowledged, and
+//! readable in every phase of a sandbox.
+//!
+//! ```text
+//!  session --append--> queue --> one thread: write, sync, acknowledge --> files
+//!  client  <--read---- files, woken by news
+//! ```
+//! Per source two segments of 8 MiB are kept, per sandbox 64 MiB; the oldest go first. All that has
+//! to be known after a restart is in the names and lengths of the files.
+
+mod name;
+mod news;
+mod reading;
+mod scribe;
+mod select;
+mod shelf;
+mod source;
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+
+use bytes::Bytes;
+use futures::stream::{self, BoxStream, StreamExt};
+use sandkeep_core::{SandboxId, Timestamp};
+use sandkeep_frames::log_entry::LogEntry;
+use sandkeep_frames::message::{LogAck, LogData, LogOffer};
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+
+use self::news::News;
+use self::reading::{More, Reader};
+use self::scribe::{Job, Queue, Scribe};
+use self::select::{Lines, Selection};
+use crate::clock::Clock;
+use crate::session::link::Link;
+use crate::session::lock;
+use crate::session::process::is_exec_id;
+
+/// Stretches below this are copied while they wait.
+const SMALL_BYTES: usize = 32 * 1024;
+
+/// Why a log cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum LogError {
+    /// No such source; the name as asked.
+    #[error("there is no log of \"{0}\"")]
+    NotFound(String),
+    /// The disk.
+    #[error("the log cannot be read")]
+    Io(#[from] std::io::Error),
+}
+
+/// Which part of which log.
+#[derive(Debug, Clone, Default)]
+pub struct LogQuery {
+    /// `main-RUN` or an exec id; `None`: the main command's newest run.
+    pub source: Option<String>,
+    /// Only the last so many lines.
+    pub tail_lines: Option<u64>,
+    /// Only what was written at this time or later (by the supervisor's clock).
+    pub since: Option<Timestamp>,
+    /// Go on as new entries come, until the log is complete.
+    pub follow: bool,
+}
+
+/// Entries, oldest first. A place where output was dropped is an entry with `FD_GAP`.
+pub type LogStream = BoxStream<'static, Result<LogEntry, LogError>>;
+
+/// All logs of a gateway's home.
+pub struct LogStore {
+    directory: PathBuf,
+    clock: Arc<dyn Clock>,
+    queue: Arc<Queue>,
+    news: Arc<News>,
+    /// The thread is there. It is made for the first job, so a gateway without any has none.
+    started: Mutex<bool>,
+}
+
+impl fmt::Debug for LogStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogStore").field("directory", &self.directory).finish_non_exhaustive()
+    }
+}
+
+impl Drop for LogStore {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl LogStore {
+    /// Logs below this directory, which need not exist yet.
+    pub fn new(directory: PathBuf, clock: Arc<dyn Clock>) -> Arc<Self> {
+        Arc::new(Self {
+            directory,
+            clock,
+            queue: Arc::default(),
+            news: Arc::default(),
+            started: Mutex::new(false),
+        })
+    }
+
+    /// What the supervisor of a new session has to offer; gives what is durable here already.
+    pub(crate) async fn offered(
+        &self,
+        id: &SandboxId,
+        boot_nonce: u64,
+        offers: &[LogOffer],
+    ) -> Vec<LogAck> {
+        let (have, answer) = oneshot::channel();
+        let offers = offers.to_vec();
+        self.put(Job::Offered { id: id.clone(), nonce: boot_nonce, offers, have });
+        answer.await.unwrap_or_default()
+    }
+
+    /// Takes a stretch of a log; acknowledged through `link` once durable. Never waits: what has
+    /// no room, because a disk stands still, becomes a gap.
+    pub(crate) fn append(&self, id: &SandboxId, mut data: LogData, link: &Arc<Link>) {
+        if !is_exec_id(&data.source) {
+            return;
+        }
+        if data.entries.len() < SMALL_BYTES {
+            // A small piece would keep a whole read buffer alive while it waits.
+            data.entries = Bytes::copy_from_slice(&data.entries);
+        }
+        let gap = LogData {
+            source: data.source.clone(),
+            offset: data.offset.saturating_add(data.entries.len() as u64),
+            entries: Bytes::new(),
+            complete: data.complete,
+        };
+        let append = |data| Job::Append { id: id.clone(), data, link: Arc::downgrade(link) };
+        if !self.put(append(data)) && !self.put(append(gap)) {
+            tracing::warn!(sandbox = %id, "log dropped: the disk stands still");
+        }
+    }
+
+    /// Reads a log. No main command yet: an empty stream, or with `follow` one that waits.
+    pub async fn read(&self, id: &SandboxId, query: LogQuery) -> Result<LogStream, LogError> {
+        let directory = self.directory.join(id.as_str());
+        // From before the first look, so that nothing is missed between.
+        let mut news = self.news.follow(id);
+        let source = loop {
+            news.borrow_and_update();
+            if let Some(source) = find_source(directory.clone(), query.source.clone()).await? {
+                break source;
+            }
+            if !query.follow || news.changed().await.is_err() {
+                return Ok(stream::empty().boxed());
+            }
+        };
+        let mut selection = Selection { since: query.since, skip_lines: 0 };
+        if let Some(lines) = query.tail_lines {
+            let counted = Reader::new(directory.clone(), source.clone());
+            let total = blocking(move || count_lines(counted, selection)).await?;
+            selection.skip_lines = total.saturating_sub(lines);
+        }
+        let reader = Reader::new(directory, source);
+        let news = query.follow.then_some(news);
+        let reading = Reading { reader: Some(reader), selection, news, ready: VecDeque::new() };
+        Ok(stream::unfold(reading, Reading::next).boxed())
+    }
+
+    /// Names of the sources there are, sorted.
+    pub async fn sources(&self, id: &SandboxId) -> Result<Vec<String>, LogError> {
+        let directory = self.directory.join(id.as_str());
+        Ok(blocking(move || reading::sources(&directory)).await?)
+    }
+
+    /// Removes everything kept for this sandbox; who follows it comes to an end.
+    pub async fn forget(&self, id: &SandboxId) {
+        let (gone, is_gone) = oneshot::channel();
+        self.put(Job::Forget { id: id.clone(), gone });
+        // A thread that could not be made has written nothing either.
+        let _told = is_gone.await;
+        self.news.end(id);
+    }
+
+    fn put(&self, job: Job) -> bool {
+        let mut started = lock(&self.started);
+        if !*started {
+            let scribe = Scribe::new(
+                self.directory.clone(),
+                Arc::clone(&self.clock),
+                Arc::clone(&self.queue),
+                Arc::clone(&self.news),
+            );
+            let thread = std::thread::Builder::new().name("logs".to_owned());
+            if let Err(error) = thread.spawn(move || scribe.run()) {
+                tracing::warn!(%error, "logs cannot be written");
+                return false;
+            }
+            *started = true;
+        }
+        drop(started);
+        self.queue.put(job)
+    }
+}
+
+/// A stream under way.
+struct Reading {
+    /// `None` while a read is under way, and after a failure.
+    reader: Option<Reader>,
+    selection: Selection,
+    /// `None`: not followed.
+    news: Option<watch::Receiver<u64>>,
+    ready: VecDeque<LogEntry>,
+}
+
+impl Reading {
+    async fn next(mut self) -> Option<(Result<LogEntry, LogError>, Self)> {
+        loop {
+            while let Some(entry) = self.ready.pop_front() {
+                if let Some(entry) = self.selection.pass(entry) {
+                    return Some((Ok(entry), self));
+                }
+            }
+            if let Some(news) = &mut self.news {
+                news.borrow_and_update();
+            }
+            let mut reader = self.reader.take()?;
+            let read = blocking(move || {
+                let mut entries = VecDeque::new();
+                let more = reader.read(&mut entries)?;
+                Ok((reader, entries, more))
+            });
+            let (reader, entries, more) = match read.await {
+                Ok(read) => read,
+                Err(error) => return Some((Err(error.into()), self)),
+            };
+            self.reader = Some(reader);
+            self.ready = entries;
+            match (more, &mut self.news) {
+                (More::Entries, _) => {}
+                (More::Later, Some(news)) => news.changed().await.ok()?,
+                (More::Later, None) | (More::Never, _) => return None,
+            }
+        }
+    }
+}
+
+/// The source to read; `None`: no main command has a log yet.
+async fn find_source(
+    directory: PathBuf,
+    asked: Option<String>,
+) -> Result<Option<String>, LogError> {
+    let Some(name) = asked else {
+        return Ok(blocking(move || reading::newest_main(&directory)).await?);
+    };
+    let known = blocking(move || reading::sources(&directory)).await?;
+    if known.contains(&name) { Ok(Some(name)) } else { Err(LogError::NotFound(name)) }
+}
+
+fn count_lines(mut reader: Reader, selection: Selection) -> std::io::Result<u64> {
+    let mut lines = Lines::default();
+    let mut entries = VecDeque::new();
+    while reader.read(&mut entries)? == More::Entries {
+        entries.drain(..).for_each(|entry| lines.count(&selection, &entry));
+    }
+    Ok(lines.total())
+}
+
+/// Runs what waits for a disk where waiting holds up nobody.
+async fn blocking<R: Send + 'static>(
+    work: impl FnOnce() -> std::io::Result<R> + Send + 'static,
+) -> std::io::Result<R> {
+    spawn_blocking(work).await.unwrap_or_else(|error| Err(std::io::Error::other(error)))
+}

@@ -1,0 +1,234 @@
+//! All logs of one sandbox on disk: which sources there are, what each life of a supervisor goes on
+//! with, and what has to go when there is too much.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use sandkeep_frames::message::{LogAck, LogData, LogOffer};
+
+use super::name::{FileName, boot_name, parse};
+use super::source::{Appended, Source, remove};
+use crate::session::process::is_exec_id;
+
+/// What all logs of one sandbox may hold.
+const SANDBOX_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Sources that one sandbox may have.
+const SOURCES: usize = 1024;
+
+/// The logs of one sandbox.
+#[derive(Debug)]
+pub(super) struct Shelf {
+    directory: PathBuf,
+    sources: BTreeMap<String, Source>,
+    /// The PID 1 that wrote last; `None`: not known.
+    boot: Option<u64>,
+    /// Counts writes, for the order of age.
+    writes: u64,
+    /// The directory has names that are not durable yet.
+    new_names: bool,
+    /// The directory is known to be there.
+    made: bool,
+}
+
+impl Shelf {
+    /// What is on disk; a directory that is not there holds nothing.
+    pub(super) fn load(directory: PathBuf) -> io::Result<Self> {
+        let mut shelf = Self {
+            directory,
+            sources: BTreeMap::new(),
+            boot: None,
+            writes: 0,
+            new_names: false,
+            made: false,
+        };
+        let (mut segments, mut ends) = (Vec::new(), Vec::new());
+        let listed = match fs::read_dir(&shelf.directory) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(shelf),
+            listed => listed?,
+        };
+        for entry in listed {
+            let entry = entry?;
+            match entry.file_name().to_str().and_then(parse) {
+                Some(FileName::Segment(segment)) => {
+                    let facts = entry.metadata()?;
+                    segments.push((segment, facts.len(), facts.modified()?));
+                }
+                Some(FileName::End(end)) => ends.push(end),
+                Some(FileName::Boot(nonce)) => shelf.boot = Some(nonce),
+                None => {}
+            }
+        }
+        // By age, so that the oldest source is the first to go.
+        segments.sort_by(|(a, _, a_at), (b, _, b_at)| (a_at, a).cmp(&(b_at, b)));
+        for (segment, _, _) in &segments {
+            shelf.writes += 1;
+            shelf.source(&segment.source).touched = shelf.writes;
+        }
+        segments.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+        for (segment, bytes, _) in segments {
+            let source = shelf.source(&segment.source);
+            source.found(segment.life, segment.offset, bytes);
+        }
+        for source in shelf.sources.values_mut() {
+            source.mend(&shelf.directory)?;
+            source.boot = shelf.boot;
+        }
+        for end in ends {
+            shelf.source(&end.source).found_end(end.life, end.offset);
+        }
+        Ok(shelf)
+    }
+
+    /// What a supervisor has to offer at the beginning of a session; gives what is here of it.
+    pub(super) fn offered(&mut self, nonce: u64, offers: &[LogOffer]) -> Vec<LogAck> {
+        if self.boot != Some(nonce) {
+            self.new_boot(nonce, offers);
+        }
+        let known = offers.iter().filter(|offer| is_exec_id(&offer.source)).take(SOURCES);
+        let mut have = Vec::new();
+        for offer in known {
+            let Some(source) = self.sources.get_mut(&offer.source) else { continue };
+            if offer.to < source.end() {
+                source.begin_anew(&self.directory);
+            }
+            source.boot = Some(nonce);
+            have.push(LogAck { source: offer.source.clone(), offset: source.end() });
+        }
+        have
+    }
+
+    /// Another PID 1 than before: what it does not know of, nobody writes any more.
+    fn new_boot(&mut self, nonce: u64, offers: &[LogOffer]) {
+        for (name, source) in &mut self.sources {
+            if !offers.iter().any(|offer| offer.source == *name) {
+                source.completed();
+            }
+        }
+        // Without the mark the next gateway process takes the next PID 1 for this one, and then
+        // believes offers alone.
+        if let Some(old) = self.boot.replace(nonce) {
+            remove(&self.directory.join(boot_name(old)));
+        }
+        let marked = self
+            .make()
+            .and_then(|()| fs::File::create(self.directory.join(boot_name(nonce))).map(drop));
+        if let Err(error) = marked {
+            tracing::warn!(directory = %self.directory.display(), %error, "logs cannot be kept");
+        }
+        self.new_names = true;
+    }
+
+    /// Takes a stretch of a log. An error is a full or broken disk; the stretch is dropped then.
+    pub(super) fn append(&mut self, data: &LogData) -> io::Result<Appended> {
+        if !is_exec_id(&data.source) {
+            return Ok(Appended::default());
+        }
+        let made = self.make();
+        self.writes += 1;
+        let (boot, writes) = (self.boot, self.writes);
+        let directory = self.directory.clone();
+        let source = self.source(&data.source);
+        source.touched = writes;
+        if source.boot != boot {
+            // Not offered when this PID 1 came: its log of that name is another one.
+            source.begin_anew(&directory);
+            source.boot = boot;
+        }
+        let appended = source.append(&directory, data);
+        if data.complete {
+            source.completed();
+        }
+        self.trim(&data.source);
+        made?;
+        let appended = appended?;
+        self.new_names |= appended.new_file;
+        Ok(appended)
+    }
+
+    /// Makes these sources durable; gives the offsets that now are. One that could not be is left
+    /// out: it is tried again with its next bytes, or offered again in the next session.
+    pub(super) fn sync<'a>(&mut self, names: impl Iterator<Item = &'a String>) -> Vec<LogAck> {
+        let mut acks = Vec::new();
+        for name in names {
+            let Some(source) = self.sources.get_mut(name) else { continue };
+            match source.sync() {
+                Ok(()) => acks.push(LogAck { source: name.clone(), offset: source.end() }),
+                Err(error) => self.complain(name, &error),
+            }
+        }
+        for name in self.unmarked() {
+            let Some(source) = self.sources.get_mut(&name) else { continue };
+            match source.mark_end(&self.directory) {
+                Ok(new_name) => self.new_names |= new_name,
+                Err(error) => self.complain(&name, &error),
+            }
+        }
+        if std::mem::take(&mut self.new_names)
+            && let Err(error) = fs::File::open(&self.directory).and_then(|dir| dir.sync_all())
+        {
+            self.complain("all", &error);
+            return Vec::new();
+        }
+        acks
+    }
+
+    fn complain(&self, source: &str, error: &io::Error) {
+        let directory = self.directory.display();
+        tracing::warn!(%directory, source, %error, "a log cannot be made durable");
+    }
+
+    /// Sources of which nothing more comes, and that are not marked so on disk.
+    pub(super) fn unmarked(&self) -> Vec<String> {
+        let unmarked = self.sources.iter().filter(|(_, source)| source.needs_mark());
+        unmarked.map(|(name, _)| name.clone()).collect()
+    }
+
+    fn make(&mut self) -> io::Result<()> {
+        if !self.made {
+            fs::create_dir_all(&self.directory)?;
+            if let Some(parent) = self.directory.parent() {
+                fs::File::open(parent)?.sync_all()?;
+            }
+            self.made = true;
+        }
+        Ok(())
+    }
+
+    fn source(&mut self, name: &str) -> &mut Source {
+        let boot = self.boot;
+        self.sources.entry(name.to_owned()).or_insert_with(|| {
+            let mut source = Source::new(name);
+            source.boot = boot;
+            source
+        })
+    }
+
+    /// Drops whole sources, oldest first, while there is too much. `newest` stays.
+    fn trim(&mut self, newest: &str) {
+        while self.sources.len() > 1
+            && (self.sources.len() > SOURCES
+                || self.sources.values().map(Source::bytes).sum::<u64>() > SANDBOX_BYTES)
+        {
+            let oldest = self.sources.iter().filter(|(name, _)| *name != newest);
+            let Some(name) =
+                oldest.min_by_key(|(_, source)| source.touched).map(|(n, _)| n.clone())
+            else {
+                return;
+            };
+            if let Some(source) = self.sources.remove(&name) {
+                source.discard(&self.directory);
+            }
+        }
+    }
+}
+
+/// Removes everything of a sandbox.
+pub(super) fn discard(directory: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
