@@ -220,7 +220,7 @@ impl Running {
         if let Some(metrics) = self.metrics.take() {
             metrics.abort();
         }
-        let home = self.socket.path().parent().unwrap_or(Path::new("/")).to_owned();
+        let home = self.socket.path().parent().unwrap_or_else(|| Path::new("/")).to_owned();
         match served {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(ended_early(&home, &error)),
