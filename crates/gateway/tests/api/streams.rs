@@ -28,6 +28,13 @@ async fn logs_of_a_sandbox_that_wrote_nothing_are_empty() {
     let request = v1::LogsRequest { name: "lab".to_owned(), ..Default::default() };
     let chunks = scene.client.logs(request).await.unwrap().into_inner();
     assert_eq!(chunks.count().await, 0);
+    let request = v1::LogsRequest {
+        name: "lab".to_owned(),
+        source: "no-such-exec".to_owned(),
+        ..Default::default()
+    };
+    let status = scene.client.logs(request).await.unwrap_err();
+    assert_eq!((status.code(), detail(&status).reason.as_str()), (Code::NotFound, "LogNotFound"));
 }
 
 #[tokio::test]
