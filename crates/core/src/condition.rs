@@ -60,6 +60,8 @@ pub struct Condition {
 /// [`ErrorNote::reason`](crate::ErrorNote).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Reason {
+    /// Just asked for; nothing looked at or tried yet.
+    Created,
     /// This gateway process has not looked at it yet.
     NotYetObserved,
     /// The engine does not answer.
@@ -146,6 +148,7 @@ impl Reason {
     /// The CamelCase word.
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::Created => "Created",
             Self::NotYetObserved => "NotYetObserved",
             Self::EngineUnreachable => "EngineUnreachable",
             Self::OtherEngine => "OtherEngine",

@@ -115,10 +115,10 @@ fn choices(record: &Record, view: &View, reason: Reason) -> Vec<String> {
     let deleted = record.intent.want == Want::Deleted;
     let name = if deleted { record.id.as_str() } else { record.name.as_str() };
     let command = |verb: &str| format!("sandkeep {verb} {name}");
+    let hold = || vec!["sandkeep gateway adopt".to_owned(), "sandkeep gateway disown".to_owned()];
     let mut choices = match (reason, view.phase) {
-        (Reason::GatewayOnHold | Reason::StoreRolledBack, _) => {
-            vec!["sandkeep gateway adopt".to_owned(), "sandkeep gateway disown".to_owned()]
-        }
+        (Reason::GatewayOnHold | Reason::StoreRolledBack, Phase::Deleting) => return hold(),
+        (Reason::GatewayOnHold | Reason::StoreRolledBack, _) => hold(),
         (_, Phase::Deleting) if view.waits_for == Some(WaitsFor::Outside) => {
             return vec![command("delete --forget")];
         }

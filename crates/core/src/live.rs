@@ -70,6 +70,9 @@ pub struct Live {
     /// This process has looked at the backing, at or after the current generation. Before that the
     /// stored observation is history, and nothing is decided on it.
     pub looked: bool,
+    /// This process has looked at the backing before, under an older intent: what is asked for now
+    /// is known to be under way, though no view is new enough to act on.
+    pub looked_before: bool,
     /// Why the latest look failed, if it did: the engine's words.
     pub look_error: Option<String>,
     /// The session with the supervisor.
@@ -78,6 +81,9 @@ pub struct Live {
     /// known. A supervisor's deadline to report never begins before that, so a gateway that comes
     /// back after a long time kills nothing that only waits for it.
     pub listening_since: Timestamp,
+    /// The supervisor told of a result that is not stored yet. Until it is, a run is not called
+    /// lost: its result may be that one.
+    pub result_waiting: bool,
     /// The workspace, as the registry has it.
     pub workspace: WorkspaceFacts,
     /// The gateway is in hold: it observes and answers, and changes nothing on backends.

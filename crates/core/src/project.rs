@@ -93,7 +93,7 @@ pub fn project(record: &Record, live: &Live, now: Timestamp) -> View {
         message: words::message(record, live, &decision),
         since,
         waits_for: decision.waits_for,
-        next: words::next(record, &decision),
+        next: words::next(record, live, &decision),
         next_at: decision.wake_at.filter(|_| decision.waits_for.is_some()),
         conditions: conditions::of(record, live, phase, reason, since),
         reason: reason.to_owned(),

@@ -41,6 +41,8 @@ impl Shared {
         let compared = self.drivers.get(&record.driver).map(|slot| slot.compared());
         let live = Live {
             gateway_hold: self.on_hold(),
+            // Asked after the session was: a result that came with it is not missed.
+            result_waiting: self.sessions.result(id).is_some(),
             driver_missing: compared.is_none(),
             looked: live.looked && compared.unwrap_or(true),
             ..live

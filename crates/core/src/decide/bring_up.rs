@@ -173,14 +173,12 @@ fn raise(facts: Facts<'_>, progress: Progress) -> Decision {
     }
 }
 
-/// An end that a stop or restart asked for is no surprise.
+/// An end that we brought about (stop, restart, sleep) is no surprise.
 fn reason_of_exit(facts: Facts<'_>) -> Reason {
     let record = facts.record;
-    if run::needs_fresh_backing(&record.intent, record.observed.incarnation) {
-        Reason::Starting
-    } else {
-        Reason::BackingExited
-    }
+    let ours = record.attempt.operation == Some(Operation::TakeDown)
+        || run::needs_fresh_backing(&record.intent, record.observed.incarnation);
+    if ours { Reason::Starting } else { Reason::BackingExited }
 }
 
 fn workspace_in_the_way(facts: Facts<'_>, progress: Progress) -> Option<Decision> {
@@ -227,14 +225,9 @@ fn after_loss(facts: Facts<'_>, progress: Progress) -> Attempt {
     attempt
 }
 
-/// The incarnation that was lost had been up, with its `go`, for long enough.
+/// The latest try began so long ago that this loss is no sign of it having failed.
 fn was_steady(facts: Facts<'_>) -> bool {
-    let observed = &facts.record.observed;
-    let reached = facts
-        .record
-        .attempt
-        .go
-        .filter(|go| go.incarnation == observed.incarnation)
-        .map_or(observed.incarnation_since, |go| go.at);
-    facts.may_have_work() && observed.since.since(reached) >= backoff::STEADY_AFTER
+    let attempt = &facts.record.attempt;
+    let began = attempt.next_try_at.map_or(attempt.started_at, |at| at.max(attempt.started_at));
+    facts.now.since(began) >= backoff::STEADY_AFTER
 }

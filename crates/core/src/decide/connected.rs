@@ -1,5 +1,7 @@
 //! Want Running and the supervisor is connected: what is to be done about the main command.
 
+use std::time::Duration;
+
 use super::facts::{Facts, Progress};
 use super::{Action, Decision};
 use crate::attempt::{Attempt, Go, Operation};
@@ -9,6 +11,9 @@ use crate::live::MainStatus;
 use crate::observation::RunResult;
 use crate::project::WaitsFor;
 use crate::run::{self, RunState};
+
+/// How soon to ask again whether a result that was told is stored; that it is stored wakes too.
+const STORED_WITHIN: Duration = Duration::from_secs(1);
 
 pub(super) fn connected(facts: Facts<'_>, main: MainStatus) -> Decision {
     let record = facts.record;
@@ -21,6 +26,10 @@ pub(super) fn connected(facts: Facts<'_>, main: MainStatus) -> Decision {
     match RunState::of(record) {
         RunState::NotGiven => order(facts, progress, 0, Reason::Starting),
         RunState::Alive => alive(facts, progress, main),
+        RunState::Lost if facts.live.result_waiting => {
+            let again = facts.now + STORED_WITHIN;
+            Decision::wait(Reason::WaitingForSupervisor, WaitsFor::Time, Some(again))
+        }
         RunState::Lost if run::again_after_loss(spec) => {
             order(facts, progress, next_restart(facts), Reason::CommandRestarting)
         }
@@ -93,7 +102,7 @@ fn repeat(facts: Facts<'_>, progress: Progress, result: &RunResult) -> Decision 
     let wait = if result.incarnation == observed.incarnation {
         backoff::wait_before(&facts.record.id, number)
     } else {
-        std::time::Duration::ZERO
+        Duration::ZERO
     };
     let due = ended_at + wait;
     if !backoff::is_due(due, backoff::LONGEST, facts.now) {

@@ -181,22 +181,34 @@ fn not_seen(facts: Facts<'_>) -> Option<Decision> {
     if why.is_none() && live.look_error.is_some() {
         return Some(facts.wait_outside(Reason::EngineUnreachable));
     }
-    if !live.looked && live.look_error.is_none() {
-        // Looking is the caller's first step; this is for one that could not finish it.
-        let again = now + NOT_YET_AGAIN;
-        return Some(Decision::wait(Reason::NotYetObserved, WaitsFor::Time, Some(again)));
+    if live.look_error.is_none() {
+        let unlooked = why == Some(UnknownWhy::NotYetObserved);
+        if unlooked || !live.looked {
+            let again = now + NOT_YET_AGAIN;
+            return Some(Decision::wait(not_looked(facts), WaitsFor::Time, Some(again)));
+        }
     }
     let reason = match why? {
-        UnknownWhy::NotYetObserved if live.look_error.is_none() => {
-            let again = now + NOT_YET_AGAIN;
-            return Some(Decision::wait(Reason::NotYetObserved, WaitsFor::Time, Some(again)));
-        }
         UnknownWhy::NotYetObserved | UnknownWhy::EngineUnreachable => Reason::EngineUnreachable,
         UnknownWhy::OtherEngine => Reason::OtherEngine,
         UnknownWhy::Unintelligible => Reason::Unintelligible,
     };
     let again = backoff::look_again(record.observed.since, now);
     Some(Decision::wait(reason, WaitsFor::Outside, Some(again)))
+}
+
+/// Looking is the caller's first step: this is what is true until it is done.
+fn not_looked(facts: Facts<'_>) -> Reason {
+    let Facts { record, live, .. } = facts;
+    let never =
+        matches!(record.observed.backing, Backing::Unknown { why: UnknownWhy::NotYetObserved, .. });
+    match record.intent.want {
+        _ if !never && !live.looked_before => Reason::NotYetObserved,
+        Want::Deleted => Reason::Deleting,
+        Want::Stopped => Reason::Stopping,
+        Want::Running if never => Reason::Created,
+        Want::Running => Reason::Starting,
+    }
 }
 
 /// The backing was made from a newer intent than the record knows: the store was rolled back, and

@@ -82,7 +82,7 @@ fn connected(record: &Record, live: &Live) -> Condition {
     let observed = &record.observed;
     let (status, reason, since) = match live.session {
         Session::Connected { incarnation, since, probed_at: Some(_), .. }
-            if incarnation == observed.incarnation =>
+            if incarnation == observed.incarnation && observed.backing == Backing::Running =>
         {
             (Status::True, Reason::Connected, since)
         }

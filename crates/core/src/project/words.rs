@@ -48,6 +48,7 @@ fn sentence(record: &Record, live: &Live, decision: &Decision) -> String {
         | Reason::RemovingWhenDone => return ended(record),
         Reason::Deleting => return deleting(live),
         Reason::GatewayOnHold => "the gateway is in hold and changes nothing on backends",
+        Reason::Created => "it was just asked for",
         Reason::EnsuringWorkspace => "the workspace is being made or found",
         Reason::Creating => "the backing is being made",
         Reason::BackingAbsent => "the backing is gone and is made again",
@@ -160,7 +161,8 @@ pub(crate) const fn kind(backing: &Backing) -> &'static str {
 }
 
 /// What happens next; empty only when it is Ready and nothing does.
-pub(super) fn next(record: &Record, decision: &Decision) -> String {
+pub(super) fn next(record: &Record, live: &Live, decision: &Decision) -> String {
+    let unlooked = !live.looked;
     let text = match (&decision.action, decision.waits_for) {
         (Some(action), _) => of_action(action),
         (None, None) => "",
@@ -175,8 +177,11 @@ pub(super) fn next(record: &Record, decision: &Decision) -> String {
             _ => "the gateway looks again, for as long as it takes",
         },
         (None, Some(WaitsFor::Time)) => match decision.reason {
-            Reason::NotYetObserved => "the gateway looks at it",
+            Reason::Created | Reason::NotYetObserved => "the gateway looks at it",
             Reason::CommandRestarting => "the main command is run again",
+            Reason::Starting | Reason::Deleting | Reason::Stopping if unlooked => {
+                "the gateway looks at it"
+            }
             Reason::Starting | Reason::WaitingForSupervisor => {
                 "past its deadline it is killed and started again"
             }

@@ -453,8 +453,9 @@ impl Frame {
         // With the engine down, or on a workspace that another one holds, time changes nothing.
         let ours =
             decision.waits_for != Some(WaitsFor::Outside) || decision.reason == Reason::BackingOff;
-        let timed = decision.action.is_none() && decision.wake_at.is_some() && ours;
-        if !timed || deadline != slow || decision.reason == Reason::NotYetObserved {
+        let looked = world.live(index, &self.ids).looked;
+        let timed = looked && decision.action.is_none() && decision.wake_at.is_some() && ours;
+        if !timed || deadline != slow {
             return;
         }
         let sandbox = &mut world.sandboxes[index];

@@ -404,6 +404,7 @@ impl World {
         };
         Live {
             looked: sandbox.looked == sandbox.generation,
+            looked_before: sandbox.looked > 0,
             look_error: sandbox.look_failed.then(|| "down".to_owned()),
             session: match sandbox.link {
                 Link::None => Session::None,
@@ -416,6 +417,7 @@ impl World {
                 },
             },
             listening_since: LONG_AGO,
+            result_waiting: false,
             workspace: WorkspaceFacts {
                 held_by: self
                     .holder

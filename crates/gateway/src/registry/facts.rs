@@ -23,6 +23,7 @@ impl Registry {
             look_error: entry.look_error.clone(),
             session,
             listening_since: entry.listening_since,
+            result_waiting: false,
             workspace: inner.workspace_facts(&record),
             gateway_hold: false,
             driver_missing: false,
