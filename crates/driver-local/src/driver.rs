@@ -91,7 +91,14 @@ impl Driver for LocalDriver {
 
     async fn inspect(&self, id: &SandboxId) -> Result<BackingReport, DriverError> {
         match self.local.label(id)? {
-            Some(label) => self.local.report(id, &label),
+            Some(label) => {
+                let report = self.local.report(id, &label)?;
+                if !report.backing.is_down() || !self.local.group(id).exists() {
+                    return Ok(report);
+                }
+                self.local.sweep(id).await?;
+                self.local.report(id, &label)
+            }
             None => Ok(BackingReport {
                 backing: Backing::Absent,
                 backing_run: None,
@@ -145,7 +152,7 @@ impl Driver for LocalDriver {
         self.local.doors.close(id);
         let gone = id.clone();
         self.aside(move |local| local.remove_files(&gone)).await?;
-        self.local.forget_empty_groups(id);
+        self.local.group(id).remove_empty_parents();
         Ok(())
     }
 
@@ -172,13 +179,5 @@ impl Local {
         }
         let failed = |error| io_failure(stage, format!("the control group of {id}"), &error);
         group.set_frozen(frozen).map_err(failed)
-    }
-
-    /// The gateway's own level goes with its last sandbox.
-    fn forget_empty_groups(&self, id: &SandboxId) {
-        if let Err(error) = self.helpers_group().remove() {
-            tracing::debug!(%error, "the group of helpers stays");
-        }
-        self.group(id).remove_empty_parents();
     }
 }

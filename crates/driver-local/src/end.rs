@@ -4,18 +4,21 @@
 //! own kill and delete are not used: they trust bare pids, and give up on a control group that a
 //! dying process still occupies.
 
-use std::fs;
+use std::fs::{self, OpenOptions};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use rustix::process::Signal;
 use sandkeep_core::SandboxId;
 use sandkeep_driver::DriverError;
 
+use crate::cgroup::Group;
 use crate::failure::{internal, io_failure};
 use crate::home::{absent_is_done, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::process::Process;
+use crate::sys;
 use crate::watch::ended;
 
 const STAGE: &str = "stop";
@@ -95,27 +98,55 @@ impl Local {
         }
     }
 
+    /// Clears away the remains of a start that was cut off: a PID 1 that nobody will let go any
+    /// more. The lock is held meanwhile, so that a start that is under way is not taken for one.
+    /// Done when there is nothing to do.
+    pub(crate) async fn sweep(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("the lock of {id}"), &error);
+        let lock = match OpenOptions::new().write(true).open(self.home.sandbox(id).lock()) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        if !sys::lock_while_open(lock.as_fd()).map_err(failed)? {
+            return Ok(());
+        }
+        match self.life(id)? {
+            Life::Unborn => self.clear(id, false).await,
+            Life::Never | Life::Alive(..) | Life::Ended(_) => Ok(()),
+        }
+    }
+
     /// Ends what is left in the control group, removes the group and libcontainer's state. `asked`:
     /// the run ended because we ended it, whatever happened in it before.
     pub(crate) async fn clear(&self, id: &SandboxId, asked: bool) -> Result<(), DriverError> {
         let failed = |what| move |error| io_failure(STAGE, format!("{what} of {id}"), &error);
+        // In this order: what a dead helper has forked moves from its group to the sandbox's.
+        self.clear_group(id, &self.helper_group(id)).await?;
         let group = self.group(id);
         if group.exists() {
             self.keep_oom(id, asked).map_err(failed("the record"))?;
-            let limit = tokio::time::Instant::now() + DEATH;
-            loop {
-                group.kill_once().map_err(failed("what is left"))?;
-                if group.remove().map_err(failed("the control group"))? {
-                    break;
-                }
-                if tokio::time::Instant::now() > limit {
-                    return Err(internal(STAGE, format!("something of {id} does not die")));
-                }
-                tokio::time::sleep(GROUP_LOOK).await;
-            }
+            self.clear_group(id, &group).await?;
         }
         absent_is_done(fs::remove_dir_all(self.home.runtime().join(id.as_str())))
             .map_err(failed("the runtime state"))
+    }
+
+    /// Kills what is in a group until it can be removed.
+    async fn clear_group(&self, id: &SandboxId, group: &Group) -> Result<(), DriverError> {
+        let failed = |error| io_failure(STAGE, format!("the control group of {id}"), &error);
+        let limit = tokio::time::Instant::now() + DEATH;
+        while group.exists() {
+            group.kill_once().map_err(failed)?;
+            if group.remove().map_err(failed)? {
+                break;
+            }
+            if tokio::time::Instant::now() > limit {
+                return Err(internal(STAGE, format!("something of {id} does not die")));
+            }
+            tokio::time::sleep(GROUP_LOOK).await;
+        }
+        Ok(())
     }
 
     /// The group knows whether memory ran out; it goes, so the record keeps it.

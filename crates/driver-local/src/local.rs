@@ -12,7 +12,7 @@ use tokio::process::Command;
 use crate::cgroup::{Group, Hierarchies};
 use crate::config::{HelperCommand, Knobs, LocalConfig};
 use crate::failure::{internal, io_failure};
-use crate::helper::{Answer, Ask};
+use crate::helper::{Answer, Ask, Launch, helper_group};
 use crate::home::{Home, make_private_dir, read_json, write_json};
 use crate::process::kernel_boot_id;
 use crate::record::{Engine, Label};
@@ -74,12 +74,17 @@ impl Local {
     }
 
     pub(crate) fn group(&self, id: &SandboxId) -> Group {
-        self.hierarchies.group(format!("sandkeep/{}/{id}", self.gateway))
+        self.hierarchies.group(self.group_path(id))
     }
 
-    /// Where helpers are while they work.
-    pub(crate) fn helpers_group(&self) -> Group {
-        self.hierarchies.group(format!("sandkeep/{}/helpers", self.gateway))
+    /// Where its helper is while it works, with whatever the helper forks until that joins the
+    /// sandbox's own group.
+    pub(crate) fn helper_group(&self, id: &SandboxId) -> Group {
+        self.hierarchies.group(helper_group(&self.group_path(id)))
+    }
+
+    pub(crate) fn group_path(&self, id: &SandboxId) -> String {
+        format!("sandkeep/{}/{id}", self.gateway)
     }
 
     /// The sandbox's label; `None`: there is no such backing.
@@ -101,9 +106,30 @@ impl Local {
         Ok(engine.id)
     }
 
-    /// Asks a new helper. Dropping the future ends the helper; whatever it had made by then is
-    /// found by looking.
-    pub(crate) async fn ask(&self, ask: &Ask, stage: &'static str) -> Result<Answer, DriverError> {
+    /// Has a new helper launch PID 1. Dropping the future ends the helper; whatever it had made by
+    /// then is found by looking.
+    pub(crate) async fn ask_launch(
+        &self,
+        id: &SandboxId,
+        launch: Launch,
+    ) -> Result<Answer, DriverError> {
+        let ask = Ask::Launch(Box::new(launch));
+        let group = self.helper_group(id);
+        let answer = self.ask(&ask, "start", Some(group.clone())).await;
+        // Empty by now, unless the helper was killed; then the next look finds it.
+        if let Err(error) = group.remove() {
+            tracing::debug!(%id, %error, "the helper's control group stays");
+        }
+        answer
+    }
+
+    /// Asks a new helper.
+    pub(crate) async fn ask(
+        &self,
+        ask: &Ask,
+        stage: &'static str,
+        group: Option<Group>,
+    ) -> Result<Answer, DriverError> {
         let failed = |what: &'static str| move |error| io_failure(stage, what, &error);
         let question =
             serde_json::to_vec(ask).map_err(|error| internal(stage, error.to_string()))?;
@@ -117,7 +143,9 @@ impl Local {
             .kill_on_drop(true)
             .spawn()
             .map_err(failed("the helper could not be started"))?;
-        self.take_into_group(child.id());
+        if let (Some(helper), Some(group)) = (child.id(), group) {
+            join_early(helper, group);
+        }
         let mut stdin = child.stdin.take();
         if let Some(stdin) = stdin.as_mut() {
             stdin.write_all(&question).await.map_err(failed("the helper does not listen"))?;
@@ -128,17 +156,16 @@ impl Local {
             internal(stage, format!("the helper ended without an answer ({})", output.status))
         })
     }
+}
 
-    /// Joining a control group costs more than ten milliseconds, nearly all of it a wait in the
-    /// kernel that only the first of several joins in a row pays. Paid here for the helper, while
-    /// it builds the root file system, it is not paid by PID 1.
-    fn take_into_group(&self, helper: Option<u32>) {
-        let Some(helper) = helper else { return };
-        let group = self.helpers_group();
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = group.enter(helper) {
-                tracing::debug!(%error, "the helper stays where it is");
-            }
-        });
-    }
+/// Joining a control group costs more than ten milliseconds, nearly all of it a wait in the kernel
+/// that only the first of several joins in a row pays. Paid here for the helper, while it builds
+/// the root file system, it is not paid by PID 1.
+fn join_early(helper: u32, group: Group) {
+    tokio::task::spawn_blocking(move || {
+        // The helper joins by itself too, before it forks.
+        if let Err(error) = group.enter(helper) {
+            tracing::debug!(%error, "the helper was not helped into its group");
+        }
+    });
 }

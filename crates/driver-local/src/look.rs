@@ -112,8 +112,7 @@ impl Local {
                 let helper = helper.map_err(|error| io_failure("inspect", "its lock", &error))?;
                 match (helper, self.run_record(id)) {
                     (Some(_), _) => (Backing::Starting, None),
-                    // The remains of a start that was cut off: it never ran. The next start, stop
-                    // or removal clears it away.
+                    // The remains of a start that was cut off: it never ran. See `sweep`.
                     (None, None) => (Backing::Idle, None),
                     (None, Some(record)) => self.ended(id, &record),
                 }

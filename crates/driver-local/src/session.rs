@@ -202,8 +202,12 @@ impl Local {
         tracing::info!(%id, "its session directory was removed; a new one is mounted");
         self.remake_session_dir(id).map_err(failed)?;
         let session_dir = session_dir(&dir.session()).map_err(failed)?;
-        let ask = Ask::Remount(Remount { birth: birth.clone(), session_dir: dir.session() });
-        match self.ask(&ask, STAGE).await? {
+        let ask = Ask::Remount(Remount {
+            birth: birth.clone(),
+            session_dir: dir.session(),
+            supervisor: self.supervisor.clone(),
+        });
+        match self.ask(&ask, STAGE, None).await? {
             Answer::Remounted => {}
             Answer::Busy { message } => return Err(not_found(STAGE, message)),
             Answer::Failed(failure) => return Err(failure.into_error(STAGE)),

@@ -12,7 +12,7 @@ use sandkeep_driver::{DriverError, ErrorKind};
 use crate::check::enforced;
 use crate::config::{Guard, UID_COUNT};
 use crate::failure::{conflict, invalid, io_failure, not_found};
-use crate::helper::{Answer, Ask, Launch};
+use crate::helper::{Answer, Launch};
 use crate::home::absent_is_done;
 use crate::local::Local;
 use crate::look::Life;
@@ -31,18 +31,21 @@ impl Local {
         self.needs_root(STAGE)?;
         let label =
             self.label(id)?.ok_or_else(|| not_found(STAGE, format!("{id} is not there")))?;
-        let mut met = String::new();
+        let mut met = format!("what is left of an earlier start of {id} does not go");
         for _ in 0..TRIES {
             self.wait_for_helper(id).await?;
             match self.life(id)? {
                 Life::Alive(..) => return self.report(id, &label),
-                Life::Unborn => self.clear(id, false).await?,
+                Life::Unborn => {
+                    self.sweep(id).await?;
+                    continue;
+                }
                 Life::Never | Life::Ended(_) => {}
             }
             self.check_mark(&label)?;
             self.clear(id, false).await?;
             self.prepare(id)?;
-            match self.ask(&Ask::Launch(Box::new(self.launch(id, &label))), STAGE).await? {
+            match self.ask_launch(id, self.launch(id, &label)).await? {
                 Answer::Launched { .. } => {
                     self.empty_trash(id);
                     return self.report(id, &label);
@@ -97,7 +100,7 @@ impl Local {
             tools: made_from.spec.tools.clone(),
             uid_base: self.uid_base,
             uid_count: UID_COUNT,
-            cgroup: format!("sandkeep/{}/{id}", self.gateway),
+            cgroup: self.group_path(id),
             limits: enforced(&made_from.spec.limits, &self.hierarchies, default_pids),
             generation: made_from.generation,
             boot_id: self.boot_id.clone(),

@@ -84,9 +84,19 @@ pub(crate) fn interface_up(name: &CStr) -> io::Result<()> {
 /// Takes the write lock on `file` for this process, without waiting. `Ok(false)`: another process
 /// has it. A record lock: not inherited by children, gone with the process.
 pub(crate) fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
+    take(file, libc::F_SETLK)
+}
+
+/// Takes the same lock for as long as `file` stays open, without waiting; for a process with
+/// threads, in which closing any other descriptor of the file would give a [`lock`] away.
+pub(crate) fn lock_while_open(file: BorrowedFd<'_>) -> io::Result<bool> {
+    take(file, libc::F_OFD_SETLK)
+}
+
+fn take(file: BorrowedFd<'_>, command: libc::c_int) -> io::Result<bool> {
     let wish = whole_file_write_lock();
     // SAFETY: `wish` is an initialised `flock`, alive over the call.
-    let result = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_SETLK, &raw const wish) };
+    let result = unsafe { libc::fcntl(file.as_raw_fd(), command, &raw const wish) };
     match check(result.into()) {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EACCES)) => {
@@ -96,7 +106,7 @@ pub(crate) fn lock(file: BorrowedFd<'_>) -> io::Result<bool> {
     }
 }
 
-/// The process that has the write lock on `file`, if one has.
+/// The process that has the write lock on `file`, if one has by [`lock`].
 pub(crate) fn lock_holder(file: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
     let mut asked = whole_file_write_lock();
     // SAFETY: `asked` is an initialised `flock`, alive and writable over the call.
@@ -105,7 +115,7 @@ pub(crate) fn lock_holder(file: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
     if i32::from(asked.l_type) == libc::F_UNLCK {
         return Ok(None);
     }
-    Ok(Pid::from_raw(asked.l_pid))
+    Ok(Pid::from_raw(asked.l_pid).filter(|pid| asked.l_pid > 0 && !pid.is_init()))
 }
 
 fn whole_file_write_lock() -> libc::flock {

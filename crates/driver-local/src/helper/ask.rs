@@ -64,6 +64,7 @@ pub(crate) struct Enforced {
 pub(crate) struct Remount {
     pub(crate) birth: Birth,
     pub(crate) session_dir: PathBuf,
+    pub(crate) supervisor: PathBuf,
 }
 
 #[derive(Debug, Serialize, Deserialize)]

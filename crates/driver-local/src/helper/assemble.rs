@@ -17,7 +17,7 @@ use sandkeep_core::Image;
 use super::ask::{Failure, Launch, While};
 use super::mounts::{Tree, open_dir};
 use super::root::{Obstacle, Root};
-use super::{etc, idmap, oci, usr};
+use super::{etc, idmap, oci, own, usr};
 use crate::config::Guard;
 use crate::sys;
 
@@ -65,6 +65,7 @@ pub(super) fn assemble(launch: &Launch) -> Result<Staged, Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .when("mounts could not be made private")?;
 
+    let own = own::Sources::open(&launch.supervisor, &launch.sandbox_dir.join("run"))?;
     let wanted = open_sources(launch)?;
     let state = bound(launch, &launch.sandbox_dir.join("state"), sys::ATTR_NOEXEC)?;
     let host_parts = if launch.image == Image::Host { host_parts(launch)? } else { Vec::new() };
@@ -92,7 +93,7 @@ pub(super) fn assemble(launch: &Launch) -> Result<Staged, Failure> {
     if launch.image == Image::Host {
         put_usr(launch, &root, &staging)?;
     }
-    put_run(launch, &root)?;
+    put_run(launch, &root, &own)?;
     for part in host_parts.into_iter().chain(wanted) {
         put(&root, &part)?;
     }
@@ -119,17 +120,7 @@ fn bound(launch: &Launch, path: &Path, attributes: u64) -> Result<Tree, Failure>
 /// Everything that comes from a path of the host, opened while all of the host is in sight.
 fn open_sources(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
     let read_only = sys::ATTR_RDONLY;
-    let session = bound(launch, &launch.sandbox_dir.join("run"), read_only | sys::ATTR_NOEXEC)?;
-    let mut wanted = vec![
-        Wanted::dir("workspace", bound(launch, &launch.workspace_files, 0)?),
-        Wanted::dir(&oci::SESSION_DIR[1..], session),
-        Wanted {
-            at: oci::SUPERVISOR[1..].to_owned(),
-            tree: bound(launch, &launch.supervisor, read_only)?,
-            is_file: true,
-            obstacle: Obstacle::Refuse,
-        },
-    ];
+    let mut wanted = vec![Wanted::dir("workspace", bound(launch, &launch.workspace_files, 0)?)];
     for path in &launch.tools {
         wanted.push(Wanted::asked(launch, Path::new(path), path, read_only)?);
     }
@@ -211,6 +202,9 @@ fn fill_root(launch: &Launch, root: &Root) -> io::Result<()> {
     clear_tmp(launch, root)?;
     for (path, mode) in DIRS {
         root.ensure_dir(path, *mode)?;
+    }
+    for mount_point in ["dev", "proc", "sys"] {
+        root.dir(mount_point, Obstacle::Remove)?;
     }
     root.ensure_link("var/run", "/run")?;
     root.ensure_link("var/lock", "/run/lock")?;
@@ -306,9 +300,8 @@ fn directory_root(launch: &Launch, image: &Path, staging: &Path) -> Result<Tree,
     Tree::overlay(&lower, &upper, &dir.join("work")).when("the image could not be overlaid")
 }
 
-/// /run is empty at every start; /run/sandkeep is a read-only mount of its own, so that root inside
-/// cannot move it away and put something else in its place.
-fn put_run(launch: &Launch, root: &Root) -> Result<(), Failure> {
+/// /run is empty at every start; /run/sandkeep in it is a mount of its own.
+fn put_run(launch: &Launch, root: &Root, sources: &own::Sources) -> Result<(), Failure> {
     let owner = launch.uid_base.to_string();
     let attributes = base_attributes(launch);
     let options = [("mode", "755"), ("uid", owner.as_str()), ("gid", owner.as_str())];
@@ -317,17 +310,9 @@ fn put_run(launch: &Launch, root: &Root) -> Result<(), Failure> {
     run.put_on(at.as_fd()).when("/run could not be mounted")?;
     root.ensure_dir("run/lock", 0o1777).when("/run/lock could not be made")?;
 
-    let own = Tree::tmpfs(&[("mode", "755"), ("size", "64k")], attributes)
-        .when("/run/sandkeep could not be made")?;
     let at = root.dir("run/sandkeep", Obstacle::Remove).when("/run/sandkeep could not be made")?;
-    own.put_on(at.as_fd()).when("/run/sandkeep could not be mounted")?;
-    let ours = root.dir("run/sandkeep", Obstacle::Refuse).when("/run/sandkeep is gone")?;
-    let ours = Root::new(ours, 0);
-    for name in ["bin", "session", "state"] {
-        ours.ensure_dir(name, 0o755).when("/run/sandkeep could not be filled")?;
-    }
-    ours.file("bin/sandkeep-supervisor").when("/run/sandkeep could not be filled")?;
-    own.set(sys::ATTR_RDONLY).when("/run/sandkeep could not be closed")
+    let attributes = attributes | sys::ATTR_NOSUID | sys::ATTR_NODEV;
+    own::put_own(at, || root.dir("run/sandkeep", Obstacle::Refuse), sources, attributes)
 }
 
 /// Overlay mounts itself read-only without an error when it cannot write.

@@ -34,7 +34,8 @@ fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
         return Ok(Answer::Busy { message: "another start of it is under way".to_owned() });
     }
     die_at(launch, Step::Locked);
-    let group = Hierarchies::of_this_machine().when("control groups")?.group(launch.cgroup.clone());
+    let hierarchies = Hierarchies::of_this_machine().when("control groups")?;
+    let group = hierarchies.group(launch.cgroup.clone());
     if !group.pids().when("its control group could not be read")?.is_empty() {
         return Ok(Answer::Busy { message: "something of it is alive".to_owned() });
     }
@@ -43,6 +44,10 @@ fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
 
     let staged = assemble(launch)?;
     die_at(launch, Step::Mounted);
+    // Before anything is forked: libcontainer's processes wait for ever when this one dies, and are
+    // found by the group they are in.
+    let own_group = hierarchies.group(super::helper_group(&launch.cgroup));
+    own_group.enter(std::process::id()).when("the helper's control group")?;
     // PID 1 inherits the writing end and loses it when it calls `exec`.
     let (before_exec, held) = pipe_with(PipeFlags::CLOEXEC).when("a pipe")?;
     let mut container = make(launch, &staged)?;

@@ -12,6 +12,7 @@ mod idmap;
 mod launch;
 mod mounts;
 mod oci;
+mod own;
 mod remount;
 mod root;
 mod usr;
@@ -22,6 +23,11 @@ pub(crate) use ask::{Answer, Ask, Enforced, Failure, Launch, Remount};
 
 /// First argument by which a program knows that it is to call [`helper_main`].
 pub const HELPER_ARG: &str = "__local-helper";
+
+/// Path of the control group in which the helper of the sandbox with group `group` works.
+pub(crate) fn helper_group(group: &str) -> String {
+    format!("{group}.helper")
+}
 
 /// Answers one question and returns the exit code. To be called while the process has one thread,
 /// before any runtime is started. `args` (what follows [`HELPER_ARG`]) is not used yet.

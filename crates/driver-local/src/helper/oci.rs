@@ -7,9 +7,8 @@ use super::ask::Launch;
 use crate::config::Guard;
 
 /// Where the sandbox finds its own side of Sandkeep.
-pub(crate) const SUPERVISOR: &str = "/run/sandkeep/bin/sandkeep-supervisor";
-pub(crate) const SESSION_DIR: &str = "/run/sandkeep/session";
-pub(crate) const STATE_DIR: &str = "/run/sandkeep/state";
+pub(super) const SUPERVISOR: &str = "/run/sandkeep/bin/sandkeep-supervisor";
+pub(super) const STATE_DIR: &str = "/run/sandkeep/state";
 
 /// Length of a CPU accounting period; quotas are parts of it. The kernel's own default.
 const CPU_PERIOD_US: u64 = 100_000;

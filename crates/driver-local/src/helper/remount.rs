@@ -1,12 +1,17 @@
 //! A new session directory for a sandbox that runs: somebody removed the old one on the host.
+//!
+//! Nothing can be mounted on a directory that was removed, and what was mounted when the sandbox
+//! was made cannot be taken away; so /run/sandkeep is mounted anew as a whole, on top.
 
-use std::os::fd::AsFd;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
 
 use super::ask::{Answer, Failure, Remount, While};
-use super::mounts::{Tree, open_dir};
-use super::oci;
+use super::mounts::open_dir;
+use super::own;
 use crate::process::kernel_boot_id;
 use crate::sys;
 
@@ -24,17 +29,18 @@ fn try_remount(remount: &Remount) -> Result<Answer, Failure> {
     let Some(process) = birth.find(&birth.boot_id) else {
         return Ok(Answer::Busy { message: "PID 1 has ended".to_owned() });
     };
-    let tree = Tree::bind(&remount.session_dir).when("the session directory")?;
-    tree.set(sys::ATTR_RDONLY | sys::ATTR_NOSUID | sys::ATTR_NODEV | sys::ATTR_NOEXEC)
-        .when("the session directory could not be restricted")?;
-    // setns asks for a mount namespace that is not shared with anybody: this process has one
-    // thread, and a namespace of its own from here on.
+    let sources = own::Sources::open(&remount.supervisor, &remount.session_dir)?;
     sys::setns(process.pidfd.as_fd(), libc::CLONE_NEWNS).when("its mount namespace")?;
-    let root = open_dir(std::path::Path::new("/")).when("its root")?;
+    let at = place().when("/run/sandkeep in it")?;
+    own::put_own(at, place, &sources, sys::ATTR_NOSUID | sys::ATTR_NODEV)?;
+    Ok(Answer::Remounted)
+}
+
+/// /run and /run/sandkeep are mount points, which nothing inside can replace; a link is refused
+/// all the same.
+fn place() -> io::Result<OwnedFd> {
+    let root = open_dir(Path::new("/"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let resolve = ResolveFlags::IN_ROOT | ResolveFlags::NO_SYMLINKS;
-    let target = openat2(root, &oci::SESSION_DIR[1..], flags, Mode::empty(), resolve)
-        .when("its session directory")?;
-    tree.put_on(target.as_fd()).when("the session directory could not be mounted")?;
-    Ok(Answer::Remounted)
+    Ok(openat2(root, "run/sandkeep", flags, Mode::empty(), resolve)?)
 }
