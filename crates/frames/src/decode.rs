@@ -102,10 +102,7 @@ impl Decoder {
     /// The next whole frame. `None`: more bytes are needed.
     pub fn next_frame(&mut self) -> Option<Frame> {
         while self.find_magic() {
-            let Some(header) = self.header() else {
-                return None;
-            };
-            let Some(header) = header else {
+            let Some(header) = self.header()? else {
                 self.skip(1);
                 continue;
             };

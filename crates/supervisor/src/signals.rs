@@ -102,8 +102,13 @@ pub fn reset_in_child() {
 /// Sends a signal to a process group. A group that is gone is no error.
 pub fn signal_group(leader: i32, signal: i32) {
     if leader > 1 && (1..=libc::SIGRTMAX()).contains(&signal) {
-        // SAFETY: kill has no memory effects; the group is our own child's.
-        unsafe { libc::kill(-leader, signal) };
+        // SAFETY: kill has no memory effects; the group is our own child's. A child that was just
+        // forked has no group of its own yet; it finds the signal once it unblocks signals.
+        unsafe {
+            if libc::kill(-leader, signal) < 0 {
+                libc::kill(leader, signal);
+            }
+        }
     }
 }
 

@@ -144,7 +144,7 @@ mod tests {
             assert_eq!(*first.get_or_insert(offset) + bytes.len() as u64, offset);
             bytes.extend_from_slice(&piece);
         }
-        (first.unwrap_or(window.end()), bytes)
+        (first.unwrap_or_else(|| window.end()), bytes)
     }
 
     #[test]

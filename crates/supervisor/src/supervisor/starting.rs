@@ -53,7 +53,7 @@ impl Supervisor {
                 match pid {
                     Some(pid) => {
                         signal_group(pid, libc::SIGTERM);
-                        self.main.kill_at_ms.get_or_insert(now_ms() + REPLACE_GRACE_MS);
+                        self.main.kill_at_ms.get_or_insert_with(|| now_ms() + REPLACE_GRACE_MS);
                         self.main.waiting = Some(go);
                     }
                     None => self.start_main(go),
