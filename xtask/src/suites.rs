@@ -32,6 +32,9 @@ struct Suite {
 
 pub(crate) fn all() -> Result<()> {
     environment::prepare()?;
+    // Everything at once, the binary under test with it, so that the suites build nothing.
+    let mut build = cargo();
+    process::run(build.args(["build", "--workspace", "--all-targets", "--features", FEATURES]))?;
     let mut failed = Vec::new();
     let mut summary = Vec::new();
     for suite in suites()? {
@@ -207,14 +210,18 @@ pub(crate) fn bench(rest: &[&str]) -> Result<()> {
     process::run(build.args(["build", "--release", "--package", "sandkeep"]))?;
     let mut bench = cargo();
     bench.args(["run", "--release", "--package", "sandkeep-e2e", "--bin", "bench", "--"]);
-    bench.args(["--output", "docs/benchmarks.md"]).args(rest);
+    bench.args(["--out", "docs/benchmarks.md"]).args(rest);
     process::run(bench.env("SANDKEEP_BIN", root().join("target/release/sandkeep")))
 }
 
+/// The stories of the core, and what the command line prints.
 pub(crate) fn golden() -> Result<()> {
-    let mut golden = cargo();
-    golden.args(["test", "--package", "sandkeep-core", "--test", "golden"]);
-    process::run(golden.env("SANDKEEP_GOLDEN", "rewrite"))
+    let mut stories = cargo();
+    stories.args(["test", "--package", "sandkeep-core", "--test", "golden"]);
+    process::run(stories.env("SANDKEEP_GOLDEN", "rewrite"))?;
+    let mut printed = cargo();
+    printed.args(["test", "--package", "sandkeep", "--bin", "sandkeep", "golden"]);
+    process::run(printed.env("SANDKEEP_GOLDEN", "write"))
 }
 
 /// Static and not position independent: a small process that starts in a millisecond (see
