@@ -2,6 +2,8 @@
 
 mod execs;
 mod hostile;
+mod noise;
 mod peer;
 mod sessions;
+mod throughput;
 mod world;

@@ -5,15 +5,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use prost::Message;
+use sandkeep_driver::SessionStream;
 use sandkeep_frames::message::{
     Channel, ExecAttached, ExecEof, ExecExited, Exited, Hello, MainState, StreamBytes, Welcome,
 };
 use sandkeep_frames::{Decoder, Encoded, Frame, Kind};
-use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 /// The supervisor's end.
 pub(super) struct Peer {
-    stream: DuplexStream,
+    stream: Box<dyn SessionStream>,
     decoder: Decoder,
     /// Answers pings by itself.
     pub(super) pongs: Arc<AtomicBool>,
@@ -35,7 +36,8 @@ pub(super) fn main_state(run: u64, incarnation: u64, exit: Option<i32>) -> MainS
 }
 
 impl Peer {
-    pub(super) fn new(stream: DuplexStream) -> Self {
+    pub(super) fn new(stream: impl SessionStream + 'static) -> Self {
+        let stream = Box::new(stream);
         Self { stream, decoder: Decoder::new(), pongs: Arc::new(AtomicBool::new(true)) }
     }
 
@@ -43,8 +45,13 @@ impl Peer {
         self.stream.write_all(bytes).await
     }
 
-    pub(super) async fn frame(&mut self, mut frame: Encoded) {
-        self.stream.write_all_buf(&mut frame).await.unwrap();
+    pub(super) async fn frame(&mut self, frame: Encoded) {
+        self.try_frame(frame).await.unwrap();
+    }
+
+    /// As [`frame`](Self::frame), where the gateway may have closed the session.
+    pub(super) async fn try_frame(&mut self, mut frame: Encoded) -> std::io::Result<()> {
+        self.stream.write_all_buf(&mut frame).await
     }
 
     pub(super) async fn say(&mut self, kind: Kind, stream: u32, message: &impl Message) {

@@ -13,7 +13,7 @@ use sandkeep_driver::{
     Capabilities, CreateRequest, Driver, DriverError, ErrorKind, FoundBacking, FoundWorkspace,
     SessionPeer, SessionStream, WatchEvent, WorkspaceReport, WorkspaceRequest,
 };
-use tokio::io::{DuplexStream, duplex};
+use tokio::io::duplex;
 use tokio::sync::{Mutex, Notify, mpsc};
 
 use super::peer::{Peer, hello};
@@ -65,8 +65,26 @@ impl World {
     /// A supervisor of this incarnation dials.
     pub(super) fn dial(&self, incarnation: u64) -> Peer {
         let (ours, theirs) = duplex(PIPE_BYTES);
-        self.driver.dial.send((format!("run-{incarnation}"), theirs)).unwrap();
+        self.driver.hand_over(incarnation, theirs);
         Peer::new(ours)
+    }
+
+    /// As [`dial`](Self::dial), over a real socket.
+    pub(super) fn dial_socket(&self, incarnation: u64) -> Peer {
+        let (ours, theirs) = tokio::net::UnixStream::pair().unwrap();
+        self.driver.hand_over(incarnation, theirs);
+        Peer::new(ours)
+    }
+
+    /// Another sandbox of the same hub.
+    pub(super) fn beside(&self) -> Self {
+        Self {
+            hub: Arc::clone(&self.hub),
+            id: SandboxId::from_random(*b"sandbox2"),
+            driver: Arc::new(Dialled::new()),
+            woken: Arc::clone(&self.woken),
+            _home: tempfile::tempdir().unwrap(),
+        }
     }
 
     /// A wanted session with a supervisor that has greeted.
@@ -140,13 +158,22 @@ pub(super) fn spec() -> Spec {
 }
 
 /// A driver that can do one thing only.
-#[derive(Debug)]
 struct Dialled {
-    dial: mpsc::UnboundedSender<(String, DuplexStream)>,
-    dialled: Mutex<mpsc::UnboundedReceiver<(String, DuplexStream)>>,
+    dial: mpsc::UnboundedSender<(String, Box<dyn SessionStream>)>,
+    dialled: Mutex<mpsc::UnboundedReceiver<(String, Box<dyn SessionStream>)>>,
+}
+
+impl std::fmt::Debug for Dialled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Dialled")
+    }
 }
 
 impl Dialled {
+    fn hand_over(&self, incarnation: u64, stream: impl SessionStream + 'static) {
+        self.dial.send((format!("run-{incarnation}"), Box::new(stream))).unwrap();
+    }
+
     fn new() -> Self {
         let (dial, dialled) = mpsc::unbounded_channel();
         Self { dial, dialled: Mutex::new(dialled) }
@@ -237,7 +264,7 @@ impl Driver for Dialled {
             };
             // A supervisor of another run is turned away, as by any driver.
             if run == backing_run {
-                return Ok((Box::new(stream), SessionPeer { backing_run: run }));
+                return Ok((stream, SessionPeer { backing_run: run }));
             }
         }
     }
