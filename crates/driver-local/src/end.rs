@@ -14,7 +14,7 @@ use sandkeep_driver::DriverError;
 
 use crate::cgroup::Group;
 use crate::failure::{internal, io_failure};
-use crate::home::{absent_is_done, write_json};
+use crate::home::{absent_is_done, remove_whatever, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::process::Process;
@@ -174,10 +174,7 @@ impl Local {
         for entry in entries {
             let path = entry.map_err(failed)?.path();
             if path != dir.label() {
-                let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
-                let removed =
-                    if is_dir { fs::remove_dir_all(&path) } else { fs::remove_file(&path) };
-                absent_is_done(removed).map_err(failed)?;
+                remove_whatever(&path).map_err(failed)?;
             }
         }
         absent_is_done(fs::remove_file(dir.label())).map_err(failed)?;

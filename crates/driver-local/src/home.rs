@@ -8,11 +8,12 @@
 //!                  /runtime.json         the newest run
 //!                  /state/               the supervisor's own, PID 1 alone can reach it
 //!                  /run/                 session directory
-//!                  /rootfs/root/         the sandbox's `/` (host image)
-//!                  /rootfs/usr/…         overlay of /usr (host image)
-//!                  /rootfs/image/…       overlay of the image (directory image)
+//!                  /rootfs/LAYER/upper   what it changed: of `/` (root) and /usr (usr) with the
+//!                                        host's system, of a directory image (image)
+//!                  /trash/               what is being removed
 //! home/workspaces/ID/mark.json           the mark, outside of what the sandbox sees
 //!                   /files/              /workspace
+//! home/templates/FINGERPRINT/            the lowest layer with the host's system
 //! home/runtime/ID/                       libcontainer's state
 //! ```
 
@@ -51,6 +52,10 @@ impl Home {
 
     pub(crate) fn workspaces(&self) -> PathBuf {
         self.root.join("workspaces")
+    }
+
+    pub(crate) fn templates(&self) -> PathBuf {
+        self.root.join("templates")
     }
 
     pub(crate) fn runtime(&self) -> PathBuf {
@@ -156,6 +161,12 @@ pub(crate) fn absent_is_done(result: io::Result<()>) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         other => other,
     }
+}
+
+/// Removes a file, a link or a tree; absent is done.
+pub(crate) fn remove_whatever(path: &Path) -> io::Result<()> {
+    let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
+    absent_is_done(if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) })
 }
 
 #[cfg(test)]

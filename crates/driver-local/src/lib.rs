@@ -22,6 +22,7 @@ mod record;
 mod session;
 mod start;
 mod sys;
+mod template;
 mod watch;
 mod workspace;
 

@@ -39,7 +39,7 @@ impl Local {
     pub(crate) fn new(config: LocalConfig) -> Result<Self, DriverError> {
         let failed = |what: &'static str| move |error| io_failure("home", what, &error);
         let home = Home::new(config.home);
-        for dir in [home.sandboxes(), home.workspaces(), home.runtime()] {
+        for dir in [home.sandboxes(), home.workspaces(), home.runtime(), home.templates()] {
             make_private_dir(&dir).map_err(failed("the home could not be made"))?;
         }
         // Absolute, whatever the working directory becomes.

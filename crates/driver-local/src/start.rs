@@ -13,12 +13,13 @@ use crate::check::enforced;
 use crate::config::{Guard, UID_COUNT};
 use crate::failure::{conflict, invalid, io_failure, not_found};
 use crate::helper::{Answer, Launch};
-use crate::home::absent_is_done;
+use crate::home::{absent_is_done, remove_whatever};
 use crate::local::Local;
 use crate::look::Life;
 use crate::make::make_dirs;
 use crate::process::Process;
 use crate::record::Label;
+use crate::template;
 use crate::watch::ended;
 
 const STAGE: &str = "start";
@@ -45,7 +46,8 @@ impl Local {
             self.check_mark(&label)?;
             self.clear(id, false).await?;
             self.prepare(id)?;
-            match self.ask_launch(id, self.launch(id, &label)).await? {
+            let launch = self.launch(id, &label)?;
+            match self.ask_launch(id, launch).await? {
                 Answer::Launched { .. } => {
                     self.empty_trash(id);
                     return self.report(id, &label);
@@ -83,15 +85,18 @@ impl Local {
         fs::set_permissions(&session, fs::Permissions::from_mode(0o755))
     }
 
-    fn launch(&self, id: &SandboxId, label: &Label) -> Launch {
+    fn launch(&self, id: &SandboxId, label: &Label) -> Result<Launch, DriverError> {
         let made_from = &label.made_from;
         let without = &self.knobs.without_guards;
         let default_pids = !without.contains(&Guard::DefaultPids);
-        Launch {
+        let template = template::ensure(&self.home.templates(), self.uid_base)
+            .map_err(|error| io_failure(STAGE, "the template of root file systems", &error))?;
+        Ok(Launch {
             id: id.to_string(),
             hostname: made_from.identity.hostname.clone(),
             sandbox_dir: self.home.sandbox(id).path,
             runtime_dir: self.home.runtime(),
+            template,
             workspace_files: self.workspace_files(&made_from.spec.workspace),
             supervisor: self.supervisor.clone(),
             init_args: self.init_args(),
@@ -106,7 +111,7 @@ impl Local {
             boot_id: self.boot_id.clone(),
             without_guards: without.clone(),
             dies_at: self.knobs.helper_dies_at,
-        }
+        })
     }
 
     fn init_args(&self) -> Vec<String> {
@@ -144,7 +149,7 @@ impl Local {
         tokio::task::spawn_blocking(move || {
             let Ok(entries) = fs::read_dir(&trash) else { return };
             for entry in entries.flatten() {
-                if let Err(error) = absent_is_done(fs::remove_dir_all(entry.path())) {
+                if let Err(error) = remove_whatever(&entry.path()) {
                     tracing::debug!(%id, %error, "what was put aside is left for the next start");
                 }
             }

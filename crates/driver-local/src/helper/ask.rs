@@ -25,6 +25,7 @@ pub(crate) struct Launch {
     pub(crate) hostname: String,
     pub(crate) sandbox_dir: PathBuf,
     pub(crate) runtime_dir: PathBuf,
+    pub(crate) template: PathBuf,
     pub(crate) workspace_files: PathBuf,
     pub(crate) supervisor: PathBuf,
     pub(crate) init_args: Vec<String>,

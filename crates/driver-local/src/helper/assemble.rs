@@ -17,39 +17,17 @@ use sandkeep_core::Image;
 use super::ask::{Failure, Launch, While};
 use super::mounts::{Tree, open_dir};
 use super::root::{Obstacle, Root};
-use super::{etc, idmap, oci, own, usr};
+use super::{idmap, oci, own};
 use crate::config::Guard;
+use crate::home::make_private_dir;
 use crate::sys;
+use crate::template::{self, TOP};
 
 /// What libcontainer is pointed at.
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) bundle: PathBuf,
 }
-
-/// Links that a system with everything in /usr has at its top; copied as the host has them, or
-/// the host's directory is shown in their place.
-const TOP: &[&str] = &["bin", "sbin", "lib", "lib32", "lib64", "libx32"];
-
-const DIRS: &[(&str, u32)] = &[
-    ("dev", 0o755),
-    ("home", 0o755),
-    ("mnt", 0o755),
-    ("opt", 0o755),
-    ("proc", 0o555),
-    ("root", 0o700),
-    ("run", 0o755),
-    ("srv", 0o755),
-    ("sys", 0o555),
-    ("usr", 0o755),
-    ("var", 0o755),
-    ("var/cache", 0o755),
-    ("var/lib", 0o755),
-    ("var/log", 0o755),
-    ("var/mail", 0o755),
-    ("var/tmp", 0o1777),
-    ("workspace", 0o755),
-];
 
 /// Mounts that were opened before the staging place hides anything, with where they go.
 struct Wanted {
@@ -92,6 +70,9 @@ pub(super) fn assemble(launch: &Launch) -> Result<Staged, Failure> {
 
     if launch.image == Image::Host {
         put_usr(launch, &root, &staging)?;
+    }
+    for mount_point in ["dev", "proc", "sys"] {
+        root.dir(mount_point, Obstacle::Remove).when("a mount point could not be made")?;
     }
     put_run(launch, &root, &own)?;
     for part in host_parts.into_iter().chain(wanted) {
@@ -163,7 +144,7 @@ fn put(root: &Root, wanted: &Wanted) -> Result<(), Failure> {
 /// The parts of the host that are shown besides /usr.
 fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
     let mut parts = Vec::new();
-    for name in etc::shown() {
+    for name in template::shown() {
         let tree = bound(launch, &Path::new("/etc").join(&name), sys::ATTR_RDONLY)?;
         parts.push(Wanted::dir(&format!("etc/{}", name.display()), tree));
     }
@@ -187,81 +168,76 @@ fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
     Ok(parts)
 }
 
-/// The plain directory that is `/` of a sandbox with the host's system, brought up to what it
-/// needs; the agent may have removed any of it.
+/// `/` of a sandbox with the host's system: its own layer over the skeleton that all share.
 fn host_root(launch: &Launch) -> Result<Tree, Failure> {
-    let path = launch.sandbox_dir.join("rootfs/root");
-    make_owned(&path, launch.uid_base).when("the root directory could not be made")?;
-    let dir = open_dir(&path).when("the root directory could not be opened")?;
-    let root = Root::new(dir, launch.uid_base);
-    fill_root(launch, &root).when("the root directory could not be filled")?;
-    Tree::bind(&path).when("the root directory could not be bound")
+    let layer = Layer::make(&launch.sandbox_dir.join("rootfs/root"), launch.uid_base, 0o755)?;
+    if layer.is_new {
+        template::own_files(&layer.upper.join("etc"), &launch.hostname, launch.uid_base)
+            .when("the files of /etc could not be made")?;
+    }
+    clear_tmp(launch, &layer.upper).when("/tmp could not be cleared")?;
+    Tree::overlay(&[&launch.template.join("root")], &layer.upper, &layer.work)
+        .when("the root could not be overlaid")
 }
 
-fn fill_root(launch: &Launch, root: &Root) -> io::Result<()> {
-    clear_tmp(launch, root)?;
-    for (path, mode) in DIRS {
-        root.ensure_dir(path, *mode)?;
-    }
-    for mount_point in ["dev", "proc", "sys"] {
-        root.dir(mount_point, Obstacle::Remove)?;
-    }
-    root.ensure_link("var/run", "/run")?;
-    root.ensure_link("var/lock", "/run/lock")?;
-    for name in TOP {
-        if let Ok(target) = fs::read_link(Path::new("/").join(name)) {
-            root.ensure_link(name, &target.to_string_lossy())?;
-        }
-    }
-    let made = launch.sandbox_dir.join("rootfs/etc.new");
-    if rustix::fs::statat(root.as_fd(), "etc", rustix::fs::AtFlags::SYMLINK_NOFOLLOW).is_err() {
-        if made.exists() {
-            fs::remove_dir_all(&made)?;
-        }
-        etc::make(&made, &launch.hostname, launch.uid_base)?;
-        renameat(rustix::fs::CWD, &made, root.as_fd(), "etc")?;
-    }
-    Ok(())
-}
-
-/// /tmp begins empty at every start. The old one goes where the driver empties it in its own time:
-/// an agent may have left millions of files there.
-fn clear_tmp(launch: &Launch, root: &Root) -> io::Result<()> {
-    let trash = launch.sandbox_dir.join("trash");
-    let name = format!("tmp-{}", std::process::id());
-    match renameat(root.as_fd(), "tmp", open_dir(&trash)?, name) {
-        Ok(()) | Err(rustix::io::Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
-    }
-    root.ensure_dir("tmp", 0o1777)
-}
-
-fn make_owned(path: &Path, owner: u32) -> io::Result<()> {
-    match fs::create_dir(path) {
-        Ok(()) => {
-            fs::set_permissions(path, fs::Permissions::from_mode(0o755))?;
-            lchown(path, Some(owner), Some(owner))
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-    }
-}
-
-/// The host's /usr with the sandbox's own layer on it.
+/// The host's /usr, below the directories that are the sandbox's own, below its own layer.
 fn put_usr(launch: &Launch, root: &Root, staging: &Path) -> Result<(), Failure> {
-    let dir = launch.sandbox_dir.join("rootfs/usr");
-    fs::create_dir_all(&dir).when("the layer of /usr could not be made")?;
-    let (upper, work) =
-        usr::prepare(&dir, launch.uid_base).when("the layer of /usr could not be made")?;
-    let lower = if launch.guards(Guard::ForeignOwners) {
+    // The layer's top is the host's root's: nothing can be added to /usr itself.
+    let layer = Layer::make(&launch.sandbox_dir.join("rootfs/usr"), 0, 0o755)?;
+    let host = if launch.guards(Guard::ForeignOwners) {
         PathBuf::from("/usr")
     } else {
         mapped(launch, Path::new("/usr"), staging)?
     };
-    let tree = Tree::overlay(&lower, &upper, &work).when("/usr could not be overlaid")?;
+    let lower = [&*launch.template.join("usr"), &*host];
+    let tree =
+        Tree::overlay(&lower, &layer.upper, &layer.work).when("/usr could not be overlaid")?;
     tree.set(base_attributes(launch)).when("/usr could not be restricted")?;
     let at = root.dir("usr", Obstacle::Remove).when("/usr could not be made")?;
     tree.put_on(at.as_fd()).when("/usr could not be mounted")
+}
+
+/// A sandbox's own layer: what it changed of what lies below.
+struct Layer {
+    upper: PathBuf,
+    work: PathBuf,
+    /// Nothing was ever changed in it.
+    is_new: bool,
+}
+
+impl Layer {
+    fn make(dir: &Path, owner: u32, mode: u32) -> Result<Self, Failure> {
+        let failed = format!("the layer {} could not be made", dir.display());
+        make_private_dir(dir).when(&failed)?;
+        let (upper, work) = (dir.join("upper"), dir.join("work"));
+        make_owned(&work, owner, 0o700).when(&failed)?;
+        let is_new = make_owned(&upper, owner, mode).when(&failed)?;
+        Ok(Self { upper, work, is_new })
+    }
+}
+
+/// /tmp begins empty at every start. The old one goes where the driver empties it in its own time:
+/// an agent may have left millions of files there.
+fn clear_tmp(launch: &Launch, upper: &Path) -> io::Result<()> {
+    let trash = open_dir(&launch.sandbox_dir.join("trash"))?;
+    let name = format!("tmp-{}", std::process::id());
+    match renameat(open_dir(upper)?, "tmp", trash, name) {
+        Ok(()) | Err(rustix::io::Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Makes a directory of the sandbox's; whether it was not there.
+fn make_owned(path: &Path, owner: u32, mode: u32) -> io::Result<bool> {
+    match fs::create_dir(path) {
+        Ok(()) => {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+            lchown(path, Some(owner), Some(owner))?;
+            Ok(true)
+        }
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Puts `path` at the staging place with its files' owners mapped: the host's root becomes the
@@ -290,14 +266,9 @@ fn directory_root(launch: &Launch, image: &Path, staging: &Path) -> Result<Tree,
         .mode();
     let lower = mapped(launch, image, staging)?;
     let dir = launch.sandbox_dir.join("rootfs/image");
-    fs::create_dir_all(&dir).when("the layer of the image could not be made")?;
-    for name in ["upper", "work"] {
-        make_owned(&dir.join(name), launch.uid_base).when("the layer could not be made")?;
-    }
-    let upper = dir.join("upper");
-    fs::set_permissions(&upper, fs::Permissions::from_mode(mode & 0o777 | 0o555))
-        .when("the layer could not be opened to all")?;
-    Tree::overlay(&lower, &upper, &dir.join("work")).when("the image could not be overlaid")
+    // Open to all, or nobody but its root could enter the sandbox's own root.
+    let layer = Layer::make(&dir, launch.uid_base, mode & 0o777 | 0o555)?;
+    Tree::overlay(&[&lower], &layer.upper, &layer.work).when("the image could not be overlaid")
 }
 
 /// /run is empty at every start; /run/sandkeep in it is a mount of its own.

@@ -7,7 +7,6 @@
 
 mod ask;
 mod assemble;
-mod etc;
 mod idmap;
 mod launch;
 mod mounts;
@@ -15,7 +14,6 @@ mod oci;
 mod own;
 mod remount;
 mod root;
-mod usr;
 
 use std::io::{self, Read, Write};
 

@@ -39,16 +39,17 @@ impl Tree {
         Self::from_context(context.as_fd(), attributes)
     }
 
-    /// `upper` over `lower`. The directories are named by descriptor, so that paths of the host
-    /// neither need escaping nor show inside.
-    pub(crate) fn overlay(lower: &Path, upper: &Path, work: &Path) -> io::Result<Self> {
-        let [lower, upper, work] = [lower, upper, work].map(open_dir);
-        let (lower, upper, work) = (lower?, upper?, work?);
+    /// `upper` over `lower`, the topmost first. The directories are named by descriptor, so that
+    /// paths of the host neither need escaping nor show inside.
+    pub(crate) fn overlay(lower: &[&Path], upper: &Path, work: &Path) -> io::Result<Self> {
+        let lower = lower.iter().map(|path| open_dir(path)).collect::<io::Result<Vec<_>>>()?;
+        let (upper, work) = (open_dir(upper)?, open_dir(work)?);
+        let below: Vec<String> = lower.iter().map(|fd| fd_path(fd.as_fd())).collect();
         let context = fsopen("overlay", FsOpenFlags::FSOPEN_CLOEXEC)?;
         fsconfig_set_string(context.as_fd(), "source", "sandkeep")?;
-        for (key, fd) in [("lowerdir", &lower), ("upperdir", &upper), ("workdir", &work)] {
-            fsconfig_set_string(context.as_fd(), key, fd_path(fd.as_fd()))?;
-        }
+        fsconfig_set_string(context.as_fd(), "lowerdir", below.join(":"))?;
+        fsconfig_set_string(context.as_fd(), "upperdir", fd_path(upper.as_fd()))?;
+        fsconfig_set_string(context.as_fd(), "workdir", fd_path(work.as_fd()))?;
         // Off, so that the lower directory may change between two mounts (a package upgrade). A
         // kernel that does not know one of them does not do it either.
         for key in ["metacopy", "index", "xino", "redirect_dir"] {

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::fs::{
     AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid, chownat, fchmod, mkdirat, openat, openat2,
-    symlinkat, unlinkat,
+    unlinkat,
 };
 use rustix::io::Errno;
 
@@ -30,10 +30,6 @@ impl Root {
     /// `dir` is the root directory as mounted; `owner` the sandbox's root user on the host.
     pub(crate) fn new(dir: OwnedFd, owner: u32) -> Self {
         Self { dir, owner }
-    }
-
-    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
-        self.dir.as_fd()
     }
 
     /// The directory at `path` (no leading slash), made with what is missing above it.
@@ -82,17 +78,6 @@ impl Root {
         let parent = self.dir(parent, Obstacle::Remove)?;
         match self.make_dir(parent.as_fd(), name, mode) {
             Ok(()) | Err(Errno::EXIST) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    /// A symbolic link, unless something of that name is there.
-    pub(crate) fn ensure_link(&self, path: &str, target: &str) -> io::Result<()> {
-        let (parent, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let parent = self.dir(parent, Obstacle::Remove)?;
-        match symlinkat(target, parent.as_fd(), name) {
-            Ok(()) => Ok(self.own(parent.as_fd(), name)?),
-            Err(Errno::EXIST) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }

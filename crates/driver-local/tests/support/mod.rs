@@ -81,8 +81,10 @@ impl LocalFixture {
         self.home.join("sandboxes").join(id.as_str())
     }
 
-    fn root_file(&self, id: &SandboxId) -> PathBuf {
-        self.sandbox_dir(id).join("rootfs/root").join(IN_ROOT)
+    /// Where the sandbox itself sees the file; it runs.
+    async fn root_file(&self, id: &SandboxId) -> PathBuf {
+        let run = self.driver.inspect(id).await.unwrap().backing_run.unwrap();
+        Path::new("/proc").join(pid_of(&run).to_string()).join("root").join(IN_ROOT)
     }
 
     /// Every process in a control group of this gateway.
@@ -184,12 +186,12 @@ impl Fixture for LocalFixture {
     }
 
     async fn write_in_root(&self, id: &SandboxId, text: &str) -> Result<(), Skip> {
-        fs::write(self.root_file(id), text).unwrap();
+        fs::write(self.root_file(id).await, text).unwrap();
         Ok(())
     }
 
     async fn read_in_root(&self, id: &SandboxId) -> Result<Option<String>, Skip> {
-        Ok(fs::read_to_string(self.root_file(id)).ok())
+        Ok(fs::read_to_string(self.root_file(id).await).ok())
     }
 
     async fn write_in_workspace(&self, handle: &str, text: &str) -> Result<(), Skip> {

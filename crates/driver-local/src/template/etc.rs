@@ -1,6 +1,6 @@
 //! The sandbox's /etc: made from a list, never filtered from the host's.
 //!
-//! Small files are copied once, so that the agent may change them; large directories that tools
+//! Small files are copied, so that the agent may change them; large directories that tools
 //! expect (certificates, alternatives) are shown read-only as the host has them. Nothing is copied
 //! that others may not read on the host.
 
@@ -107,23 +107,44 @@ ethers: files
 rpc: files
 ";
 
-/// Makes a new /etc at `target`, which is not there and whose parent no agent can reach.
-pub(super) fn make(target: &Path, hostname: &str, owner: u32) -> io::Result<()> {
+/// What [`make`] depends on.
+pub(super) fn sources() -> impl Iterator<Item = PathBuf> {
+    let copied = COPIED.iter().map(|name| Path::new("/etc").join(name));
+    copied.chain(shown().into_iter().map(|name| Path::new("/etc").join(name)))
+}
+
+/// Makes the part of /etc that all sandboxes share at `target`, which is not there and which no
+/// agent can reach.
+pub(super) fn make(target: &Path, owner: u32) -> io::Result<()> {
     let etc = Making { target, owner };
     etc.dir("")?;
     let shell = if Path::new("/bin/bash").exists() { "/bin/bash" } else { "/bin/sh" };
     etc.file("passwd", &format!("root:x:0:0:root:/workspace:{shell}\n{PASSWD}"))?;
     etc.file("group", GROUP)?;
-    etc.file("hostname", &format!("{hostname}\n"))?;
-    etc.file("hosts", &format!("127.0.0.1 localhost {hostname}\n::1 localhost {hostname}\n"))?;
     etc.file("nsswitch.conf", NSSWITCH)?;
     etc.file("resolv.conf", "")?;
-    etc.file("machine-id", &machine_id()?)?;
     etc.link("mtab", Path::new("/proc/self/mounts"))?;
     for name in COPIED {
         etc.copy(name)?;
     }
+    for name in shown() {
+        let mut so_far = PathBuf::new();
+        for part in &name {
+            so_far.push(part);
+            etc.dir(&so_far.to_string_lossy())?;
+        }
+    }
     Ok(())
+}
+
+/// Makes the files of /etc that differ between sandboxes, in the upper layer of one that was never
+/// started: `target` is its /etc, which is not there yet.
+pub(crate) fn own_files(target: &Path, hostname: &str, owner: u32) -> io::Result<()> {
+    let etc = Making { target, owner };
+    etc.dir("")?;
+    etc.file("hostname", &format!("{hostname}\n"))?;
+    etc.file("hosts", &format!("127.0.0.1 localhost {hostname}\n::1 localhost {hostname}\n"))?;
+    etc.file("machine-id", &machine_id()?)
 }
 
 /// One of its own for each sandbox: the host's would tell sandboxes of one host.
@@ -185,7 +206,7 @@ impl Making<'_> {
 }
 
 /// The directories of the host's /etc to be shown, as paths below /etc, sorted.
-pub(super) fn shown() -> Vec<PathBuf> {
+pub(crate) fn shown() -> Vec<PathBuf> {
     let mut found = Vec::new();
     for pattern in SHOWN {
         match pattern.split_once('*') {
@@ -215,17 +236,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn etc_holds_nothing_of_the_hosts_accounts_and_names_the_sandbox() {
+    fn each_sandbox_has_its_own_name_and_machine_id() {
         let dir = tempfile::tempdir().unwrap();
-        let target = dir.path().join("etc");
         let owner = rustix::process::getuid().as_raw();
-        make(&target, "box", owner).unwrap();
-        assert_eq!(fs::read_to_string(target.join("hostname")).unwrap(), "box\n");
-        for absent in ["shadow", "gshadow", "sudoers", "ssh", "pip.conf", "gitconfig"] {
-            assert!(!target.join(absent).exists(), "{absent}");
+        let mut ids = Vec::new();
+        for name in ["one", "two"] {
+            let target = dir.path().join(name);
+            own_files(&target, name, owner).unwrap();
+            assert_eq!(fs::read_to_string(target.join("hostname")).unwrap(), format!("{name}\n"));
+            ids.push(fs::read_to_string(target.join("machine-id")).unwrap());
         }
-        let machine_id = fs::read_to_string(target.join("machine-id")).unwrap();
-        assert_eq!(machine_id.trim().len(), 32);
-        assert_ne!(Some(machine_id), fs::read_to_string("/etc/machine-id").ok());
+        assert_eq!(ids[0].trim().len(), 32);
+        assert_ne!(ids[0], ids[1]);
+        assert_ne!(Some(&ids[0]), fs::read_to_string("/etc/machine-id").ok().as_ref());
     }
 }
