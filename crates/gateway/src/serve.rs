@@ -18,6 +18,7 @@ use sandkeep_store::{SqliteStore, Store, StoreError};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use crate::clock::{Clock, SystemClock};
 use crate::entropy::{Entropy, SystemEntropy};
@@ -100,6 +101,7 @@ struct Running {
     metrics: Option<JoinHandle<std::io::Result<()>>>,
     passes: JoinHandle<()>,
     socket: Listening,
+    store: Arc<SqliteStore>,
 }
 
 async fn start(
@@ -107,7 +109,10 @@ async fn start(
     home: &Home,
     clock: &Arc<dyn Clock>,
 ) -> Result<Running, ServeError> {
-    let api = open(options.drivers, options.version, home, clock).await?;
+    let refused = |error: StoreError| store_refusal(home.path(), &error);
+    let store = Arc::new(SqliteStore::open(home.database()).await.map_err(refused)?);
+    let opened = Arc::clone(&store) as Arc<dyn Store>;
+    let api = open(opened, options.drivers, options.version, home, clock).await?;
     let metrics = match options.metrics_listen {
         Some(address) => Some(http::bind(address).await?),
         None => None,
@@ -121,6 +126,7 @@ async fn start(
         metrics: metrics.map(|listener| serve_metrics(api.clone(), listener)),
         passes: spawn_passes(&api.gateway),
         socket,
+        store,
     };
     let serving_after = clock.monotonic();
     let millis = u64::try_from(serving_after.as_millis()).unwrap_or(u64::MAX);
@@ -135,16 +141,15 @@ async fn start(
     Ok(running)
 }
 
-/// Opens the store and puts the gateway together; changes nothing on backends.
+/// Puts the gateway together; changes nothing on backends.
 async fn open(
+    store: Arc<dyn Store>,
     drivers: DriverFactory,
     version: String,
     home: &Home,
     clock: &Arc<dyn Clock>,
 ) -> Result<Api, ServeError> {
     let refused = |error: StoreError| store_refusal(home.path(), &error);
-    let store: Arc<dyn Store> =
-        Arc::new(SqliteStore::open(home.database()).await.map_err(refused)?);
     let entropy: Arc<dyn Entropy> = Arc::new(SystemEntropy);
     let new = entropy.bytes().map_err(|error| not_started(home.path(), &error))?;
     let machine = machine_id();
@@ -175,7 +180,8 @@ async fn open(
     };
     let gateway = Gateway::open(parts).await.map_err(refused)?;
     let stopping = CancellationToken::new();
-    Ok(Api { gateway, hub, metrics, about: Arc::new(about), stopping })
+    let under_way = TaskTracker::new();
+    Ok(Api { gateway, hub, metrics, about: Arc::new(about), stopping, under_way })
 }
 
 fn hub(home: &Home, clock: &Arc<dyn Clock>, queue: &Queue) -> Arc<SessionHub> {
@@ -216,16 +222,31 @@ impl Running {
         if tokio::time::timeout(PASSES_DRAIN, &mut self.passes).await.is_err() {
             tracing::info!("some work on backends is cut off; the next gateway settles it");
             self.passes.abort();
+            let _aborted = (&mut self.passes).await;
         }
         if let Some(metrics) = self.metrics.take() {
             metrics.abort();
+            let _aborted = metrics.await;
         }
         let home = self.socket.path().parent().unwrap_or_else(|| Path::new("/")).to_owned();
+        drop(self.gateway);
+        close(self.store).await;
         match served {
             Ok(Ok(())) => Ok(()),
             Ok(Err(error)) => Err(ended_early(&home, &error)),
             Err(error) => Err(ended_early(&home, &std::io::Error::other(error))),
         }
+    }
+}
+
+/// Writes everything back. What is answered is durable without that; it only spares the next
+/// gateway from reading the log again.
+async fn close(store: Arc<SqliteStore>) {
+    match Arc::into_inner(store) {
+        Some(store) => {
+            let _closed = tokio::task::spawn_blocking(|| drop(store)).await;
+        }
+        None => tracing::warn!("the store is still in use at the end and is not written back"),
     }
 }
 

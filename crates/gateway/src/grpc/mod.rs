@@ -5,6 +5,7 @@
 //! up.
 
 mod caller;
+mod connection;
 mod convert;
 mod exec;
 mod explain;
@@ -26,6 +27,8 @@ use sandkeep_proto::v1::sandkeep_server::Sandkeep;
 use tokio::time::Instant;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 use tonic::{Request, Response, Status, Streaming};
 
 pub(crate) use convert::by_phase;
@@ -64,13 +67,22 @@ pub struct Api {
     pub about: Arc<About>,
     /// Cancelled once the gateway stops: every stream ends then.
     pub stopping: CancellationToken,
+    /// Calls that are not answered yet.
+    pub under_way: TaskTracker,
+}
+
+/// Who calls; the call counts as under way as long as this lives.
+struct Caller {
+    by: String,
+    _under_way: TaskTrackerToken,
 }
 
 impl Api {
     /// Counts the call and tells who makes it.
-    fn enter<T>(&self, method: &'static str, request: &Request<T>) -> Result<String, Status> {
+    fn enter<T>(&self, method: &'static str, request: &Request<T>) -> Result<Caller, Status> {
         self.metrics.api_calls.increment(method);
-        caller::of(request)
+        let by = caller::of(request)?;
+        Ok(Caller { by, _under_way: self.under_way.token() })
     }
 
     /// Counts a refusal and puts it on the wire.
@@ -108,10 +120,10 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::CreateRequest>,
     ) -> Result<Response<v1::Sandbox>, Status> {
-        let by = self.enter("Create", &request)?;
+        let caller = self.enter("Create", &request)?;
         let request =
             parse::create(request.into_inner()).map_err(|refusal| self.refused(&refusal))?;
-        let made = self.gateway.create(request, &by).await;
+        let made = self.gateway.create(request, &caller.by).await;
         self.answer(made.map(|snapshot| convert::sandbox(&snapshot)))
     }
 
@@ -138,12 +150,12 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::SetIntentRequest>,
     ) -> Result<Response<v1::Sandbox>, Status> {
-        let by = self.enter("SetIntent", &request)?;
+        let caller = self.enter("SetIntent", &request)?;
         let request = request.into_inner();
         let asked = parse::name("the sandbox", &request.name)
             .and_then(|name| Ok((name, parse::verb(&request.verb)?)));
         let done = match asked {
-            Ok((name, verb)) => self.gateway.set_intent(name, verb, &by).await,
+            Ok((name, verb)) => self.gateway.set_intent(name, verb, &caller.by).await,
             Err(refusal) => Err(refusal),
         };
         self.answer(done.map(|snapshot| convert::sandbox(&snapshot)))
@@ -153,12 +165,12 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::DeleteRequest>,
     ) -> Result<Response<v1::Sandbox>, Status> {
-        let by = self.enter("Delete", &request)?;
+        let caller = self.enter("Delete", &request)?;
         let request = request.into_inner();
         let done = match parse::name("the sandbox", &request.name) {
             Ok(name) => {
                 let (discard, forget) = (request.discard_workspace, request.forget);
-                self.gateway.delete(name, discard, forget, &by).await
+                self.gateway.delete(name, discard, forget, &caller.by).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -264,9 +276,9 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::WorkspaceRef>,
     ) -> Result<Response<v1::Workspace>, Status> {
-        let by = self.enter("DeleteWorkspace", &request)?;
+        let caller = self.enter("DeleteWorkspace", &request)?;
         let done = match parse::name("the workspace", &request.get_ref().name) {
-            Ok(name) => self.gateway.delete_workspace(name, &by).await,
+            Ok(name) => self.gateway.delete_workspace(name, &caller.by).await,
             Err(refusal) => Err(refusal),
         };
         self.answer(done.map(|workspace| convert::workspace(&workspace)))
@@ -295,8 +307,8 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::AdoptRequest>,
     ) -> Result<Response<v1::AdoptResponse>, Status> {
-        let by = self.enter("Adopt", &request)?;
-        let adopted = self.gateway.adopt(&by).await;
+        let caller = self.enter("Adopt", &request)?;
+        let adopted = self.gateway.adopt(&caller.by).await;
         self.answer(adopted.map(|adopted| v1::AdoptResponse { adopted }))
     }
 
@@ -304,8 +316,8 @@ impl Sandkeep for Api {
         &self,
         request: Request<v1::DisownRequest>,
     ) -> Result<Response<v1::DisownResponse>, Status> {
-        let by = self.enter("Disown", &request)?;
-        let disowned = self.gateway.disown(&by).await;
+        let caller = self.enter("Disown", &request)?;
+        let disowned = self.gateway.disown(&caller.by).await;
         self.answer(disowned.map(|disowned| v1::DisownResponse { disowned }))
     }
 }

@@ -4,12 +4,15 @@ use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::time::Duration;
 
+use futures::StreamExt;
 use sandkeep_proto::v1::sandkeep_server::SandkeepServer;
 use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
+use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
 use crate::grpc::Api;
+use crate::grpc::connection::Connection;
 
 /// One stream's bytes under way; measured best at 1 MiB (more is slower and holds memory).
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -22,18 +25,23 @@ const MAX_FRAME_BYTES: u32 = 256 << 10;
 const MAX_STREAMS: u32 = 2048;
 /// The largest request is a spec of bounded size; a chunk of stdin is a quarter of this.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
-/// What is under way when the gateway stops is durable or refused long before; a client that does
-/// not read its answer is not waited for.
-const DRAIN: Duration = Duration::from_secs(5);
+/// Verbs are durable or refused long before this.
+const ANSWERS_DRAIN: Duration = Duration::from_secs(5);
+/// For the last answers to reach clients that read them, once all are given.
+const FLUSH: Duration = Duration::from_millis(200);
 
 /// Serves until `api.stopping` is cancelled: then accepts nothing more, ends all streams, answers
-/// what is under way, and returns.
+/// the verbs under way, ends all connections, and returns.
 pub async fn serve(api: Api, listener: StdListener) -> io::Result<()> {
-    let stopping = api.stopping.clone();
+    let (stopping, under_way) = (api.stopping.clone(), api.under_way.clone());
     let service = SandkeepServer::new(api)
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
-    let incoming = UnixListenerStream::new(UnixListener::from_std(listener)?);
+    let cut = CancellationToken::new();
+    let incoming = UnixListenerStream::new(UnixListener::from_std(listener)?).map({
+        let cut = cut.clone();
+        move |stream| stream.map(|stream| Connection::new(stream, cut.clone()))
+    });
     let serving = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
@@ -46,11 +54,16 @@ pub async fn serve(api: Api, listener: StdListener) -> io::Result<()> {
         ended = &mut serving => return ended.map_err(io::Error::other),
         () = stopping.cancelled() => {}
     }
-    match tokio::time::timeout(DRAIN, serving).await {
-        Ok(ended) => ended.map_err(io::Error::other),
-        Err(_elapsed) => {
-            tracing::warn!("some clients did not read their answers; they are not waited for");
-            Ok(())
+    under_way.close();
+    let answered = async {
+        if tokio::time::timeout(ANSWERS_DRAIN, under_way.wait()).await.is_err() {
+            tracing::warn!("verbs under way are cut off; each holds as a whole or not at all");
         }
+        tokio::time::sleep(FLUSH).await;
+    };
+    tokio::select! {
+        ended = &mut serving => return ended.map_err(io::Error::other),
+        () = answered => cut.cancel(),
     }
+    serving.await.map_err(io::Error::other)
 }

@@ -21,6 +21,7 @@ use sandkeep_proto::v1::sandkeep_client::SandkeepClient;
 use sandkeep_store::MemoryStore;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 use tonic::Status;
 use tonic::transport::{Channel, Endpoint};
 
@@ -79,7 +80,14 @@ impl Scene {
             gateway: id,
         };
         let stopping = CancellationToken::new();
-        let api = Api { gateway, hub, metrics, about: Arc::new(about), stopping };
+        let api = Api {
+            gateway,
+            hub,
+            metrics,
+            about: Arc::new(about),
+            stopping,
+            under_way: TaskTracker::new(),
+        };
         let socket = home.path().join("gateway.sock");
         let listening = listen(&socket).unwrap();
         let served = tokio::spawn(serve(api.clone(), listening.listener().unwrap()));

@@ -22,6 +22,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[test]
 fn the_child_runs_a_gateway() {
     let Some(home) = std::env::var_os(HOME) else { return };
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(false).init();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let ended = runtime.block_on(serve(GatewayOptions {
         home: PathBuf::from(home),
@@ -97,10 +98,15 @@ impl Gateway {
         (self.process.wait().unwrap(), stderr)
     }
 
-    /// SIGTERM, and its end.
+    /// SIGTERM, and its end. It always comes soon and in order: nothing is waited for in vain.
     pub(crate) fn stop(self) -> (ExitStatus, String) {
+        let asked = tokio::time::Instant::now();
         self.signal(Signal::TERM);
-        self.ended()
+        let (ended, words) = self.ended();
+        assert!(!words.contains("still in use"), "{words}");
+        assert!(!words.contains("cut off"), "{words}");
+        assert!(asked.elapsed() < Duration::from_secs(4), "after {:?}: {words}", asked.elapsed());
+        (ended, words)
     }
 }
 

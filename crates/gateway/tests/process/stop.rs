@@ -76,3 +76,16 @@ fn verbs_under_way_at_the_end_are_answered_or_refused_and_never_half_done() {
         assert!(there.contains(id), "{id} was answered and is not there");
     }
 }
+
+#[test]
+fn a_client_that_is_asleep_does_not_keep_it_from_stopping() {
+    let scratch = tempfile::tempdir().unwrap();
+    let home = scratch.path().join("home");
+    let gateway = Gateway::serving(&home);
+    let (ended, words) = with_client(&home, |mut client| async move {
+        client.create(request("lab")).await.unwrap();
+        // Its only thread waits here, and its connection takes no part in any farewell.
+        gateway.stop()
+    });
+    assert_eq!(ended.code(), Some(0), "{words}");
+}
