@@ -85,8 +85,9 @@ impl Writer {
         let whole = match self.opened.room.make_whole(&self.opened.connection) {
             Ok(whole) => whole,
             Err(error) => {
+                // Whatever it is, the write meets it too and says it better.
                 tracing::warn!(%error, "the reserve cannot be looked at");
-                false
+                true
             }
         };
         let outcomes = self.write_all(&batches, whole);
@@ -121,6 +122,8 @@ impl Writer {
     ) -> Result<Vec<Result<(), StoreError>>, StoreError> {
         let connection = &self.opened.connection;
         let mut counted = Appended::default();
+        // Nothing is open here unless an earlier rollback failed.
+        roll_back(connection);
         connection.execute_batch("BEGIN IMMEDIATE").map_err(from_sqlite)?;
         let dropped = self.opened.timeline.dropped;
         let written = batches
