@@ -67,7 +67,8 @@ fn local(place: &DriverPlace) -> Result<Arc<dyn Driver>, Refusal> {
     let supervisors = place.home.join("supervisors");
     let supervisor = sandkeep_supervisor_image::unpack(&supervisors)
         .map_err(|error| not_made(&supervisors, &error))?;
-    let program = std::env::current_exe().map_err(|error| not_made(&place.home, &error))?;
+    // The same build as this gateway, whatever lies at its path by now.
+    let program = "/proc/self/exe".into();
     let config = LocalConfig {
         home: place.home.join("local"),
         gateway: place.gateway.clone(),
