@@ -114,7 +114,7 @@ impl Dispatch {
                 let mut attached: ExecAttached = frame.decode()?;
                 attached.refused = cut(&attached.refused);
                 attached.message = cut(&attached.message);
-                self.link.deliver(frame.stream, |inbox| inbox.attached(attached));
+                self.link.attached(frame.stream, attached);
             }
             _ => {
                 let exited: ExecExited = frame.decode()?;

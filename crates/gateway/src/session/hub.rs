@@ -82,8 +82,10 @@ impl SessionHub {
         check_exec_id(&request.exec_id)?;
         let process = exec_process(spec, &request).map_err(|why| invalid(&why))?;
         let detached = request.detached;
-        let opening = ExecOpen { exec_id: request.exec_id, process: Some(process), detached };
-        self.connected(id)?.open(Kind::ExecOpen, &opening, Inbox::new(detached, 0, 0))
+        let exec_id = request.exec_id;
+        let opening = ExecOpen { exec_id: exec_id.clone(), process: Some(process), detached };
+        let inbox = Inbox::new(detached, 0, 0);
+        self.connected(id)?.open(Kind::ExecOpen, &opening, &exec_id, inbox)
     }
 
     /// Attaches to a known exec, or to `main-RUN`. The client has stdout and stderr up to these
@@ -98,7 +100,7 @@ impl SessionHub {
         check_exec_id(exec_id)?;
         let opening = ExecAttach { exec_id: exec_id.to_owned(), stdout_offset, stderr_offset };
         let inbox = Inbox::new(false, stdout_offset, stderr_offset);
-        self.connected(id)?.open(Kind::ExecAttach, &opening, inbox)
+        self.connected(id)?.open(Kind::ExecAttach, &opening, exec_id, inbox)
     }
 
     fn connected(&self, id: &SandboxId) -> Result<Arc<Link>, SessionError> {

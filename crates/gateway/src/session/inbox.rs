@@ -191,6 +191,11 @@ impl Inbox {
         self.failure.get_or_insert(error);
     }
 
+    /// Nobody stays attached.
+    pub(crate) fn is_detached(&self) -> bool {
+        self.detached
+    }
+
     /// Whether frames are still taken.
     pub(crate) fn is_open(&self) -> bool {
         self.failure.is_none() && self.exited.is_none()

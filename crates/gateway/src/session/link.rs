@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use prost::Message;
+use sandkeep_frames::message::ExecAttached;
 use sandkeep_frames::{Encoded, Kind};
 use tokio::sync::{Notify, oneshot};
 
@@ -42,6 +43,8 @@ struct State {
 pub(crate) struct Exec {
     /// Its number in this session.
     pub(crate) stream: u32,
+    /// As the client named it.
+    id: String,
     inbox: Mutex<Inbox>,
     readable: Notify,
 }
@@ -80,6 +83,7 @@ impl Link {
         self: &Arc<Self>,
         kind: Kind,
         opening: &impl Message,
+        exec_id: &str,
         inbox: Inbox,
     ) -> Result<ExecStream, SessionError> {
         let mut state = lock(&self.state);
@@ -92,7 +96,12 @@ impl Link {
         }
         let stream = state.free_stream();
         let frame = Encoded::message(kind, stream, opening).map_err(|error| invalid(&error))?;
-        let exec = Arc::new(Exec { stream, inbox: Mutex::new(inbox), readable: Notify::new() });
+        let exec = Arc::new(Exec {
+            stream,
+            id: exec_id.to_owned(),
+            inbox: Mutex::new(inbox),
+            readable: Notify::new(),
+        });
         state.execs.insert(stream, Arc::clone(&exec));
         state.outbox.stream(stream).open(frame);
         drop(state);
@@ -188,6 +197,40 @@ impl Link {
         });
         if broken {
             self.leave(&exec, Some(Kind::ExecDetach));
+        }
+    }
+
+    /// The answer to an opening. An exec has one client: the one before hears that it was replaced,
+    /// since the supervisor sends it nothing any more.
+    pub(crate) fn attached(&self, stream: u32, answer: ExecAttached) {
+        let mut takes_over = false;
+        self.deliver(stream, |inbox| {
+            inbox.attached(answer)?;
+            takes_over = inbox.is_open() && !inbox.is_detached();
+            Ok(())
+        });
+        if !takes_over {
+            return;
+        }
+        let replaced: Vec<_> = {
+            let mut state = lock(&self.state);
+            let Some(id) = state.execs.get(&stream).map(|exec| exec.id.clone()) else {
+                return;
+            };
+            let of_id = |other: u32, exec: &Exec| other != stream && exec.id == id;
+            state
+                .execs
+                .extract_if(|other, exec| of_id(*other, exec))
+                .map(|(_, exec)| exec)
+                .collect()
+        };
+        for exec in replaced {
+            exec.put(|inbox| {
+                inbox.fail(SessionError::Refused {
+                    reason: "Replaced".to_owned(),
+                    message: "another client has attached to it".to_owned(),
+                });
+            });
         }
     }
 

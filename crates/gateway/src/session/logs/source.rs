@@ -127,14 +127,11 @@ impl Source {
         if self.end == 0 && !self.complete {
             return;
         }
-        if self.end_marked {
-            remove(&directory.join(self.at(self.end).end_name()));
-        }
+        self.unmark_end(directory);
         self.life = self.life.saturating_add(1);
         self.end = 0;
         self.split = true;
         self.complete = false;
-        self.end_marked = false;
         self.file = None;
     }
 
@@ -142,15 +139,17 @@ impl Source {
     /// error is a full or broken disk: the stretch becomes a hole too.
     pub(super) fn append(&mut self, directory: &Path, data: &LogData) -> io::Result<Appended> {
         let mut entries = data.entries.clone();
-        if self.complete {
-            return Ok(Appended::default());
-        }
         let Some(end) = data.offset.checked_add(entries.len() as u64) else {
             return Ok(Appended::default());
         };
         let known = self.end.saturating_sub(data.offset);
         let skip = usize::try_from(known).unwrap_or(usize::MAX).min(entries.len());
         drop(entries.split_to(skip));
+        if self.complete && end > self.end {
+            // It was called complete too early (another execution of the same run).
+            self.unmark_end(directory);
+            self.complete = false;
+        }
         let start = data.offset.max(self.end);
         self.split |= start > self.end;
         let mut whole = Entries::new(entries.clone());
@@ -200,13 +199,17 @@ impl Source {
     }
 
     /// Removes all its files.
-    pub(super) fn discard(self, directory: &Path) {
+    pub(super) fn discard(mut self, directory: &Path) {
         for stored in &self.segments {
             let (source, life) = (self.name.clone(), stored.life);
             let segment = Segment { source, life, offset: stored.start };
             remove(&directory.join(segment.log_name()));
         }
-        if self.end_marked {
+        self.unmark_end(directory);
+    }
+
+    fn unmark_end(&mut self, directory: &Path) {
+        if std::mem::take(&mut self.end_marked) {
             remove(&directory.join(self.at(self.end).end_name()));
         }
     }

@@ -238,6 +238,19 @@ async fn holes_show_as_gaps_and_noise_becomes_one() {
 }
 
 #[tokio::test]
+async fn a_log_that_was_called_complete_too_early_goes_on() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let end = logs.put("main-1", 0, &entry("first\n"), true);
+    logs.acked("main-1", end).await;
+    assert_eq!(logs.files(home.path()).len(), 2);
+    let end = logs.put("main-1", end, &entry("again\n"), false);
+    logs.acked("main-1", end).await;
+    assert_eq!(logs.all("main-1").await, "first\nagain\n");
+    assert_eq!(logs.files(home.path()).len(), 1);
+}
+
+#[tokio::test]
 async fn a_torn_end_is_cut_off_by_the_next_process() {
     let home = tempfile::tempdir().unwrap();
     let logs = Logs::at(home.path());

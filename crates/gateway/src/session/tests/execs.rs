@@ -183,6 +183,22 @@ async fn dropping_an_exec_detaches_it() {
 }
 
 #[tokio::test]
+async fn a_client_whose_place_is_taken_is_told_so() {
+    let world = World::new();
+    let mut peer = world.connected(1).await;
+    let (first, _) = open(&world, &mut peer).await;
+    let second = world.hub.exec_attach(&world.id, "e1", 0, 0).unwrap();
+    let (stream, _) = peer.expect::<ExecAttach>(Kind::ExecAttach).await;
+    peer.attach(stream, [0, 0, 0]).await;
+    let error = first.next().await.unwrap_err();
+    assert!(matches!(error, SessionError::Refused { reason, .. } if reason == "Replaced"));
+    // Its end does not detach the other.
+    drop(first);
+    second.send(ExecInput::Signal(2)).unwrap();
+    peer.expect::<ExecSignal>(Kind::ExecSignal).await;
+}
+
+#[tokio::test]
 async fn a_detached_exec_ends_once_it_is_started() {
     let world = World::new();
     let mut peer = world.connected(1).await;

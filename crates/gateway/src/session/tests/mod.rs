@@ -4,6 +4,7 @@ mod execs;
 mod hostile;
 mod noise;
 mod peer;
+mod real;
 mod sessions;
 mod throughput;
 mod world;

@@ -76,6 +76,11 @@ impl World {
         Peer::new(ours)
     }
 
+    /// A stream of this incarnation's supervisor that somebody else opened.
+    pub(super) fn hand_over(&self, incarnation: u64, stream: impl SessionStream + 'static) {
+        self.driver.hand_over(incarnation, stream);
+    }
+
     /// Another sandbox of the same hub.
     pub(super) fn beside(&self) -> Self {
         Self {
