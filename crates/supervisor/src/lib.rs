@@ -25,6 +25,7 @@ pub mod reap;
 pub mod results;
 pub mod session;
 pub mod signals;
+pub mod spool;
 pub mod start;
 pub mod state_dir;
 pub mod supervisor;

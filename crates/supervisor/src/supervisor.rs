@@ -20,6 +20,7 @@ use crate::poller::{Poller, Token};
 use crate::results::Results;
 use crate::session::Session;
 use crate::signals::Signals;
+use crate::spool::Spool;
 use crate::state_dir::StateDir;
 
 /// What the process was given by its start.
@@ -49,6 +50,7 @@ pub struct Supervisor {
     lingering: Lingering,
     main: MainCommand,
     results: Results,
+    spool: Spool,
     missing_guards: Vec<String>,
     boot_nonce: u64,
     /// Signals may be read.
@@ -67,6 +69,7 @@ impl Supervisor {
         let poller = Poller::new()?;
         poller.watch(given.signals.fd(), Token::Signals)?;
         let results = Results::load(&given.state)?;
+        let spool = Spool::load(&given.state)?;
         Ok(Self {
             poller,
             signals: given.signals,
@@ -77,6 +80,7 @@ impl Supervisor {
             lingering: Lingering::default(),
             main: MainCommand::default(),
             results,
+            spool,
             missing_guards: given.missing_guards,
             boot_nonce: random()?,
             signals_pending: true,
@@ -103,7 +107,11 @@ impl Supervisor {
             busy = self.receive();
             self.look_after_execs();
             busy |= self.move_bytes();
+            busy |= self.ship_logs();
+            // Who had to wait for room in the queue is not woken by any event but this.
+            let was_full = !self.session.takes_bulk();
             self.flush();
+            busy |= was_full && self.session.takes_bulk();
             busy |= self.session.has_more() || self.children_ended;
             if self.is_done() {
                 return Ok(());
@@ -150,7 +158,7 @@ impl Supervisor {
             boot_nonce: self.boot_nonce,
             main: Some(self.main_state()),
             execs: self.execs.iter().map(|(_, exec)| known(exec)).collect(),
-            logs: Vec::new(),
+            logs: self.spool.offers(),
             missing_guards: self.missing_guards.clone(),
         }
     }

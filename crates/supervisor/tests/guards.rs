@@ -70,6 +70,7 @@ impl Drop for Contained {
     }
 }
 
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
 fn can_contain() -> bool {
     let tried = Command::new("unshare")
         .args(["--user", "--map-root-user", "--pid", "--fork", "--mount", "--net", "true"])

@@ -31,7 +31,7 @@ fn a_ping_is_answered_with_its_bytes() {
 fn output_resumes_in_the_next_session_without_a_byte_lost_or_doubled() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();
-    link.open(1, "a", shell("yes 0123456789abcde | head -c 20000000"));
+    link.open(1, "a", shell("yes 0123456789abcde | head -c 40000000"));
     let mut output = Output::default();
     for session in 0..20 {
         // Some frames are taken and acknowledged, some only taken, some are lost on the way.
@@ -49,7 +49,7 @@ fn output_resumes_in_the_next_session_without_a_byte_lost_or_doubled() {
         assert_eq!(link.attach(1, "a", have).stdout_offset, have);
     }
     link.finish_into(1, &mut output);
-    assert_eq!(output.stdout.len(), 20_000_000);
+    assert_eq!(output.stdout.len(), 40_000_000);
     assert!(output.stdout.chunks(16).all(|line| b"0123456789abcde\n".starts_with(line)));
 }
 

@@ -56,6 +56,11 @@ impl Window {
         &mut self.tail
     }
 
+    /// The newest bytes, as many as were just appended to the tail.
+    pub fn newest(&self, count: usize) -> &[u8] {
+        &self.tail[self.tail.len() - count.min(self.tail.len())..]
+    }
+
     /// Everything was sent once on this attachment.
     pub fn all_sent(&self) -> bool {
         self.next == self.end()

@@ -4,7 +4,7 @@
 use sandkeep_frames::frame::Kind;
 use sandkeep_frames::message::{
     Channel, ExecAck, ExecAttach, ExecAttached, ExecEof, ExecOpen, ExecResize, ExecSignal, Go,
-    Process, Refused, ResultStored, Usage, Welcome,
+    LogAck, Process, Refused, ResultStored, Usage, Welcome,
 };
 use sandkeep_frames::{Encoded, Frame, Malformed};
 
@@ -93,6 +93,10 @@ impl Supervisor {
                 let stored: ResultStored = frame.decode()?;
                 self.results.stored(stored.run, stored.restart);
             }
+            Kind::LogAck => {
+                let ack: LogAck = frame.decode()?;
+                self.spool.acknowledge(&self.state, &ack);
+            }
             Kind::UsageAsk => self.report_usage(),
             Kind::ExecOpen | Kind::ExecAttach if frame.stream == 0 => {
                 return Err(Wrong::Rule("an exec on stream 0".to_owned()));
@@ -164,6 +168,7 @@ impl Supervisor {
             return Err(Wrong::RefusedThere);
         }
         self.session.welcomed(welcome.incarnation);
+        self.spool.begin_session(&self.state, &welcome.logs);
         Ok(())
     }
 

@@ -5,7 +5,7 @@ use sandkeep_frames::message::{Channel, ExecAck, ExecEof, ExecExited, StreamByte
 use sandkeep_frames::{Encoded, Kind};
 
 use super::Supervisor;
-use crate::clock::now_ms;
+use crate::clock::{now_ms, wall_ms};
 use crate::exec::Exec;
 use crate::exec::output::Fill;
 use crate::session::Session;
@@ -16,11 +16,17 @@ impl Supervisor {
         let now = now_ms();
         let spare = self.execs.has_plenty();
         let mut more = false;
+        let (state, spool) = (&self.state, &mut self.spool);
+        let mut log = |name: &str, channel: Channel, bytes: &[u8]| {
+            let fd = if channel == Channel::Stderr { 2 } else { 1 };
+            spool.append(state, name, fd, wall_ms(), bytes);
+        };
         for (_, exec) in self.execs.iter_mut() {
             exec.input.write();
-            more |= fill(exec, spare, now);
+            more |= fill(exec, spare, now, &mut log);
             exec.shed(now);
         }
+        more |= self.lingering.read(&mut log);
         let first = self.first_turn;
         let keys: Vec<u32> = self.execs.iter().map(|(key, _)| key).collect();
         let split = keys.partition_point(|key| *key <= first);
@@ -34,18 +40,39 @@ impl Supervisor {
                 break;
             }
         }
-        more | self.lingering.read(|_, _, _| {})
+        more
+    }
+
+    /// Queues logs while there is room. True: there could be more at once.
+    pub(super) fn ship_logs(&mut self) -> bool {
+        while self.session.takes_bulk() && self.spool.has_news() {
+            if let Some(data) = self.spool.next(&self.state) {
+                self.session.send(Kind::LogData, 0, &data);
+            }
+        }
+        false
     }
 }
 
 /// Reads each output once. True: there may be more.
-fn fill(exec: &mut Exec, spare: bool, now: u64) -> bool {
+fn fill(
+    exec: &mut Exec,
+    spare: bool,
+    now: u64,
+    log: &mut impl FnMut(&str, Channel, &[u8]),
+) -> bool {
     let mut more = false;
     for at in 0..exec.outputs.len() {
         let room = exec.room(&exec.outputs[at], spare, now);
         let output = &mut exec.outputs[at];
         match output.fill(room) {
-            Fill::Bytes(_) | Fill::Ended => more = true,
+            Fill::Bytes(count) => {
+                more = true;
+                if let Some(name) = &exec.log {
+                    log(name, output.channel, output.window.newest(count));
+                }
+            }
+            Fill::Ended => more = true,
             Fill::Wait => {}
         }
     }

@@ -100,10 +100,12 @@ impl Supervisor {
         if self.execs.iter().any(|(_, exec)| exec.pid().is_some()) {
             return false;
         }
+        self.spool.complete_all();
         let now = now_ms();
         let exit_at = *stopping.exit_at_ms.get_or_insert(now + LAST_WORDS_MS);
         let untold = |exec: &Exec| exec.stream.is_some() && !exec.exit_sent;
         let told = !self.results.is_news()
+            && self.spool.is_shipped()
             && self.session.is_flushed()
             && !self.execs.iter().any(|(_, exec)| untold(exec));
         now >= exit_at || !self.session.is_live() || told
@@ -125,6 +127,15 @@ impl Supervisor {
             let is_terminal = exec.is_terminal();
             for (channel, fd) in held.into_iter().filter(|_| !is_terminal) {
                 self.lingering.take(key, channel, fd, exec.log.clone().filter(|_| exec.is_main));
+            }
+        }
+        for (_, exec) in self.execs.iter_mut() {
+            // The main command's log goes on with its next execution, and with what it left behind.
+            if exec.exited().is_some()
+                && !exec.is_main
+                && let Some(log) = exec.log.take()
+            {
+                self.spool.complete(&log);
             }
         }
         let forgotten = |exec: &Exec| exec.forgotten && exec.exited().is_some();

@@ -40,6 +40,9 @@ impl Supervisor {
             }
         })?;
         exec.log = process.keep_output.then(|| id.to_owned());
+        if let Some(log) = &exec.log {
+            self.spool.open(&self.state, log);
+        }
         Ok(self.keep(exec))
     }
 
@@ -99,6 +102,8 @@ impl Supervisor {
             };
             Exec::failed(id, code, reason, self.wall_ms())
         });
+        self.spool.complete_other_runs(&execution.log());
+        self.spool.open(&self.state, &execution.log());
         exec.log = Some(execution.log());
         exec.is_main = true;
         let key = self.keep(exec);

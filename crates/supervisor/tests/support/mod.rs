@@ -13,7 +13,7 @@ use bytes::Bytes;
 use prost::Message;
 use sandkeep_frames::message::{
     Channel, ExecAck, ExecAttach, ExecAttached, ExecEof, ExecExited, ExecOpen, Exited, Go, Hello,
-    MainState, Process, StreamBytes, Welcome,
+    LogAck, MainState, Process, StreamBytes, Welcome,
 };
 use sandkeep_frames::{Decoder, Encoded, Frame, Kind};
 
@@ -124,7 +124,12 @@ impl Link {
     }
 
     pub fn welcome(&mut self) {
-        let welcome = Welcome { version: 1, incarnation: INCARNATION, ..Welcome::default() };
+        self.welcome_with(Vec::new());
+    }
+
+    /// With the logs that the gateway has.
+    pub fn welcome_with(&mut self, logs: Vec<LogAck>) {
+        let welcome = Welcome { version: 1, incarnation: INCARNATION, logs, now_ms: 0 };
         self.send(Kind::Welcome, 0, &welcome);
     }
 
