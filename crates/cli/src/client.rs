@@ -196,27 +196,25 @@ pub(crate) fn plain_os_words(error: &io::Error) -> String {
 }
 
 /// Whoever listens must be this user or root: nobody else may read what we send.
+#[cfg(target_os = "linux")]
 fn check_peer(home: &Home, stream: &UnixStream) -> Result<Option<Pid>, Failure> {
-    #[cfg(target_os = "linux")]
-    {
-        let peer = rustix::net::sockopt::socket_peercred(stream)
-            .map_err(|error| unreachable(home, &error.into()))?;
-        let me = rustix::process::geteuid();
-        if !peer.uid.is_root() && peer.uid != me {
-            return Err(Failure::new(
-                exit::NOT_PERMITTED,
-                format!("the gateway at {} is not used", home.socket().display()),
-                format!("user {} listens there, neither you nor root", peer.uid.as_raw()),
-                "use a home of your own: SANDKEEP_HOME=DIR",
-            ));
-        }
-        return Ok(Some(peer.pid).filter(|pid| pid.as_raw_nonzero().get() > 0));
+    let peer = rustix::net::sockopt::socket_peercred(stream)
+        .map_err(|error| unreachable(home, &error.into()))?;
+    if !peer.uid.is_root() && peer.uid != rustix::process::geteuid() {
+        return Err(Failure::new(
+            exit::NOT_PERMITTED,
+            format!("the gateway at {} is not used", home.socket().display()),
+            format!("user {} listens there, neither you nor root", peer.uid.as_raw()),
+            "use a home of your own: SANDKEEP_HOME=DIR",
+        ));
     }
-    #[cfg(not(target_os = "linux"))]
-    {
-        let _unused = (home, stream);
-        Ok(None)
-    }
+    Ok(Some(peer.pid).filter(|pid| pid.as_raw_nonzero().get() > 0))
+}
+
+/// Elsewhere the mode of the socket and of its home has to do.
+#[cfg(not(target_os = "linux"))]
+fn check_peer(_home: &Home, _stream: &UnixStream) -> Result<Option<Pid>, Failure> {
+    Ok(None)
 }
 
 /// A client over one connected socket. The channel cannot dial again by itself: who uses it

@@ -216,11 +216,13 @@ async fn follow(
             });
         }
         let Some(sandbox) = event.sandbox else { continue };
-        progress.show(&phrases::state(&sandbox));
         match goal.judge(&sandbox) {
             Verdict::Met => return Ok(Ok(Reached::Sandbox(Box::new(sandbox)))),
             Verdict::Stuck => return Ok(Err(stuck(&sandbox, goal))),
-            Verdict::Pending => *latest = Some(sandbox),
+            Verdict::Pending => {
+                progress.show(&phrases::state(&sandbox));
+                *latest = Some(sandbox);
+            }
         }
     }
 }

@@ -111,8 +111,8 @@ async fn heard(signal: &mut Option<Signal>) {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn two_interrupts_within_a_second_mean_leave_and_slower_ones_do_not() {
+    #[test]
+    fn two_interrupts_within_a_second_mean_leave_and_slower_ones_do_not() {
         let mut interrupts = Interrupts::default();
         let start = Instant::now();
         let at = |ms| start + Duration::from_millis(ms);

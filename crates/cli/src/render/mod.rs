@@ -88,11 +88,6 @@ pub(crate) fn colour_on_stderr() -> bool {
     std::io::stderr().is_terminal() && colour_wanted()
 }
 
-/// Colour may be used on stdout.
-pub(crate) fn colour_on_stdout() -> bool {
-    std::io::stdout().is_terminal() && colour_wanted()
-}
-
 fn colour_wanted() -> bool {
     std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

@@ -65,7 +65,7 @@ mod tests {
         table.row(["longer\n\x1b[2J".into(), String::new()]);
         assert_eq!(
             table.text(),
-            "NAME                   PHASE\na                      Ready\nlonger\\n\\u{1b}[2J   -\n"
+            "NAME                PHASE\na                   Ready\nlonger\\n\\u{1b}[2J   -\n"
         );
     }
 
