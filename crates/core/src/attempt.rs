@@ -101,6 +101,9 @@ pub struct Attempt {
     /// one that had `go`, it is never killed by us.
     #[serde(default)]
     pub reached: u64,
+    /// The workspace was missing when this try began, and is to be looked for once more.
+    #[serde(default)]
+    pub seeks_workspace: bool,
     /// The removal was carried out to its end once (operation Remove only).
     #[serde(default)]
     pub removed: bool,
@@ -142,8 +145,14 @@ impl FailureKind {
 
 /// The attempt after an action was carried out: to be stored; `None`: as stored.
 pub fn succeeded(attempt: &Attempt, action: &Action) -> Option<Attempt> {
-    (*action == Action::Remove && !attempt.removed)
-        .then(|| Attempt { removed: true, ..attempt.clone() })
+    match action {
+        Action::Remove if !attempt.removed => Some(Attempt { removed: true, ..attempt.clone() }),
+        // What was found is in the observation, stored before this.
+        Action::EnsureWorkspace if attempt.seeks_workspace => {
+            Some(Attempt { seeks_workspace: false, ..attempt.clone() })
+        }
+        _ => None,
+    }
 }
 
 /// The attempt after an action was reported done though a new look shows that nothing changed:

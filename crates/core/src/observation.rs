@@ -209,7 +209,7 @@ impl Observation {
         if names_a_run && report.backing_run != self.backing_run {
             next.previous_backing_run.clone_from(&self.backing_run);
             next.backing_run.clone_from(&report.backing_run);
-            next.incarnation = self.incarnation + 1;
+            next.incarnation = self.incarnation.saturating_add(1);
             next.incarnation_since = now;
         }
         if !matches!(report.backing, Backing::Unknown { .. }) {

@@ -42,14 +42,14 @@ pub fn start(record: &Record, asked: &Asked) -> Result<Option<Intent>, VerbError
     let run = RunState::of(record);
     if record.intent.want == Want::Stopped {
         let mut next = changed(record, Want::Running, asked);
-        next.run += u64::from(run != RunState::NotGiven);
+        next.run = next.run.saturating_add(u64::from(run != RunState::NotGiven));
         next.fresh_after = record.observed.incarnation;
         return Ok(Some(next));
     }
     let over = matches!(run, RunState::Ended(_)) || run.is_over(&record.intent.spec);
     if over {
         let mut next = changed(record, Want::Running, asked);
-        next.run += 1;
+        next.run = next.run.saturating_add(1);
         return Ok(Some(next));
     }
     let up = record.observed.backing == Backing::Running;
@@ -71,7 +71,7 @@ pub fn stop(record: &Record, asked: &Asked) -> Result<Option<Intent>, VerbError>
 pub fn restart(record: &Record, asked: &Asked) -> Result<Intent, VerbError> {
     refuse_if_deleting(record)?;
     let mut next = changed(record, Want::Running, asked);
-    next.run += 1;
+    next.run = next.run.saturating_add(1);
     next.fresh_after = record.observed.incarnation;
     Ok(next)
 }
@@ -116,11 +116,13 @@ fn refuse_if_deleting(record: &Record) -> Result<(), VerbError> {
 }
 
 fn changed(record: &Record, want: Want, asked: &Asked) -> Intent {
+    // Sleep is told by the times alone: a verb wakes also when the clock was turned back.
+    let asleep_since = record.activity.asleep_since.unwrap_or(Timestamp::EPOCH);
     Intent {
         want,
-        generation: record.intent.generation + 1,
+        generation: record.intent.generation.saturating_add(1),
         by: asked.by.clone(),
-        at: asked.at,
+        at: asked.at.max(asleep_since),
         ..record.intent.clone()
     }
 }

@@ -192,7 +192,7 @@ fn workspace_in_the_way(facts: Facts<'_>, progress: Progress) -> Option<Decision
     match facts.record.observed.workspace {
         WorkspaceSeen::Bound => None,
         // It was looked for under this intent. `start` makes a new intent, and looks again.
-        WorkspaceSeen::Missing if progress.stored => {
+        WorkspaceSeen::Missing if progress.stored && !facts.record.attempt.seeks_workspace => {
             Some(Decision::wait(Reason::WorkspaceMissing, WaitsFor::User, None))
         }
         WorkspaceSeen::Missing | WorkspaceSeen::NotYet => {

@@ -7,7 +7,7 @@ use crate::attempt::{Attempt, FailureKind, Operation};
 use crate::backoff;
 use crate::condition::Reason;
 use crate::live::{Live, MainStatus, Session};
-use crate::observation::Backing;
+use crate::observation::{Backing, WorkspaceSeen};
 use crate::project::WaitsFor;
 use crate::record::Record;
 use crate::time::Timestamp;
@@ -93,6 +93,7 @@ impl<'a> Facts<'a> {
             failure: None,
             from_incarnation: progress.from_incarnation,
             heals_loss: false,
+            seeks_workspace: self.record.observed.workspace == WorkspaceSeen::Missing,
             removed: false,
             ..stored
         }

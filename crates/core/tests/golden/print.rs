@@ -29,7 +29,11 @@ const fn waits(waits_for: WaitsFor) -> &'static str {
 
 fn after(at: Timestamp, now: Timestamp) -> String {
     let millis = at.since(now).as_millis();
-    if millis.is_multiple_of(1000) { format!("+{}s", millis / 1000) } else { format!("+{millis}ms") }
+    if millis.is_multiple_of(1000) {
+        format!("+{}s", millis / 1000)
+    } else {
+        format!("+{millis}ms")
+    }
 }
 
 /// `start  reason=BackingExited`, `nothing  reason=Ready`.

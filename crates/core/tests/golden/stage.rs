@@ -411,6 +411,9 @@ impl Stage {
         let generation = Some(self.record.intent.generation);
         let carried = self.record.observed.generation;
         match action {
+            // What was lost stays lost, until the story brings it back.
+            Action::EnsureWorkspace if self.record.observed.workspace == WorkspaceSeen::Missing => {
+            }
             Action::EnsureWorkspace => self.record.observed.workspace = WorkspaceSeen::Bound,
             Action::Create => self.becomes(Backing::Idle, None, generation),
             Action::Start => {

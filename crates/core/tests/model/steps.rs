@@ -316,11 +316,10 @@ impl Frame {
         match self.effect(world, index, pending) {
             Ok(()) => {
                 world.sandboxes[index].pending = None;
-                if pending == Pending::Remove && !world.sandboxes[index].gone {
-                    let stored = world.sandboxes[index].tries.attempt();
-                    if let Some(attempt) = attempt::succeeded(&stored, &Action::Remove) {
-                        world.sandboxes[index].tries.absorb(&attempt);
-                    }
+                let sandbox = &mut world.sandboxes[index];
+                let stored = sandbox.tries.attempt();
+                if let Some(attempt) = attempt::succeeded(&stored, &pending.action()) {
+                    sandbox.tries.absorb(&attempt);
                 }
             }
             Err(kind) => self.failed(world, index, kind),

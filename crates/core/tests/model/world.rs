@@ -6,7 +6,7 @@
 
 use sandkeep_core::intent::Want;
 use sandkeep_core::{
-    Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Intent, Live, MainStatus,
+    Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Intent, Live, MainStatus,
     Observation, Operation, Record, RunResult, SandboxId, Session, Timestamp, WorkspaceFacts,
     WorkspaceSeen,
 };
@@ -92,6 +92,7 @@ pub(crate) struct Tries {
     pub(crate) heals_loss: bool,
     pub(crate) reached: u8,
     pub(crate) removed: bool,
+    pub(crate) seeks_workspace: bool,
     pub(crate) go: Option<(Execution, u8)>,
     pub(crate) go_old: bool,
 }
@@ -161,6 +162,15 @@ pub(crate) enum Pending {
 }
 
 impl Pending {
+    /// The action, where what follows it in the record depends on it.
+    pub(crate) fn action(self) -> Action {
+        match self {
+            Self::EnsureWorkspace => Action::EnsureWorkspace,
+            Self::Remove => Action::Remove,
+            _ => Action::Kill,
+        }
+    }
+
     pub(crate) fn stage(self) -> &'static str {
         match self {
             Self::EnsureWorkspace => "workspace",
@@ -366,6 +376,7 @@ impl Tries {
             heals_loss: self.heals_loss,
             reached: self.reached.into(),
             removed: self.removed,
+            seeks_workspace: self.seeks_workspace,
         }
     }
 
@@ -383,6 +394,7 @@ impl Tries {
             heals_loss: attempt.heals_loss,
             reached: small(attempt.reached),
             removed: attempt.removed,
+            seeks_workspace: attempt.seeks_workspace,
             go: attempt.go.map(|go| ((small(go.run), small(go.restart)), small(go.incarnation))),
             go_old: attempt.go.is_some_and(|go| go.at < NOW),
         };
