@@ -2,6 +2,7 @@
 //!
 //! Nothing has to be installed for it; what a suite needs, it says or gets by itself.
 
+mod build;
 mod changelog;
 mod check;
 mod environment;

@@ -1,15 +1,15 @@
 //! The test suites, each with what it needs.
 //!
-//! All of them select the whole workspace with the same features, so that one build serves them
-//! all; a suite picks its test targets by name.
+//! One build of the whole workspace with one set of features makes every test program and the
+//! binary under test; a suite then runs its programs one after the other, as cargo would.
 
-use std::collections::BTreeSet;
-use std::fs;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, bail};
 
+use crate::build::{self, TestProgram};
 use crate::process::{self, Heard, cargo};
 use crate::{environment, root};
 
@@ -22,149 +22,118 @@ const SEEDS: &str = "10000";
 
 const SIMULATION: &str = "simulation";
 
-/// One suite of `cargo xtask test`.
-struct Suite {
-    title: &'static str,
-    command: Command,
-    /// Why it cannot run here.
-    impossible: Option<&'static str>,
+/// The suites of `cargo xtask test`, in the order in which they run: what fails fastest first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Suite {
+    /// Units, model, properties, stories, stores, API: on every machine.
+    Anywhere,
+    /// The real reconciler in simulated worlds.
+    Simulation,
+    /// The local driver's own tests and the suite of all drivers on it.
+    LocalDriver,
+    /// The real binary.
+    EndToEnd,
 }
 
 pub(crate) fn all() -> Result<()> {
     environment::prepare()?;
-    // Everything at once, the binary under test with it, so that the suites build nothing.
-    let mut build = cargo();
-    process::run(build.args(["build", "--workspace", "--all-targets", "--features", FEATURES]))?;
-    let mut failed = Vec::new();
+    let mut programs: BTreeMap<Suite, Vec<TestProgram>> = BTreeMap::new();
+    for program in build::test_programs()? {
+        programs.entry(Suite::of(&program)).or_default().push(program);
+    }
     let mut summary = Vec::new();
-    for suite in suites()? {
-        summary.push(format!("== {}", suite.title));
-        if let Some(why) = suite.impossible {
+    let mut failed = Vec::new();
+    for (suite, programs) in programs {
+        println!("== {}", suite.title());
+        summary.push(format!("== {}", suite.title()));
+        if let Some(why) = suite.impossible() {
             summary.push(format!("   SKIPPED: {why}"));
             if environment::is_ci() {
-                failed.push(suite.title);
+                failed.push(format!("skipped: {}", suite.title()));
             }
             continue;
         }
-        println!("== {}", suite.title);
-        let mut command = suite.command;
-        let Heard { closing, skipped, worked } = process::listen(&mut command)?;
-        if !worked || (environment::is_ci() && !skipped.is_empty()) {
-            failed.push(suite.title);
+        for program in programs {
+            let heard = run(suite, &program)?;
+            if !heard.worked || (environment::is_ci() && !heard.skipped.is_empty()) {
+                failed.push(program.shown.clone());
+            }
+            summary.push(format!("   {}", program.shown));
+            let lines = heard.closing.into_iter().chain(heard.skipped);
+            summary.extend(lines.map(|line| format!("     {line}")));
         }
-        summary.extend(closing.into_iter().chain(skipped).map(|line| format!("   {line}")));
     }
+    summary.push("== examples in the documentation".to_owned());
+    let heard = process::listen(cargo().args([
+        "test",
+        "--quiet",
+        "--workspace",
+        "--doc",
+        "--features",
+        FEATURES,
+    ]))?;
+    if !heard.worked {
+        failed.push("examples in the documentation".to_owned());
+    }
+    summary.extend(heard.closing.into_iter().map(|line| format!("     {line}")));
     println!("\n{}", summary.join("\n"));
     if !failed.is_empty() {
-        bail!("failed: {}", failed.join("; "));
+        bail!("failed:\n  {}", failed.join("\n  "));
     }
     println!("test: all is well");
     Ok(())
 }
 
-fn suites() -> Result<Vec<Suite>> {
-    let targets = Targets::find()?;
-    let mut unit = workspace_tests();
-    unit.args(["--lib", "--bins"]);
-    name(&mut unit, &targets.anywhere);
-    let mut docs = cargo();
-    docs.args(["test", "--workspace", "--doc", "--features", FEATURES]);
-    let mut simulation = workspace_tests();
-    name(&mut simulation, &targets.simulation);
-    simulation.env("SANDKEEP_SIM_SEEDS", SEEDS).args(["--", "--nocapture"]);
-    let mut local = workspace_tests();
-    name(&mut local, &targets.local_driver);
-    let mut end_to_end = workspace_tests();
-    name(&mut end_to_end, &targets.end_to_end);
-    with_binary(&mut end_to_end);
-    let suite = |title, command, needed: &BTreeSet<String>, impossible| {
-        (!needed.is_empty()).then_some(Suite { title, command, impossible })
-    };
-    let suites = [
-        Some(Suite {
-            title: "units, model, properties, stories, stores",
-            command: unit,
-            impossible: None,
-        }),
-        Some(Suite { title: "examples in the documentation", command: docs, impossible: None }),
-        suite("simulation, 10,000 seeds", simulation, &targets.simulation, None),
-        suite(
-            "the local driver on this machine",
-            local,
-            &targets.local_driver,
-            environment::no_sandboxes(),
-        ),
-        suite("end to end", end_to_end, &targets.end_to_end, environment::no_sandboxes()),
-    ];
-    Ok(suites.into_iter().flatten().collect())
-}
-
-fn workspace_tests() -> Command {
-    let mut command = cargo();
-    command.args(["test", "--no-fail-fast", "--workspace", "--features", FEATURES]);
-    command
-}
-
-fn name(command: &mut Command, targets: &BTreeSet<String>) {
-    for target in targets {
-        command.arg("--test").arg(target);
+impl Suite {
+    fn of(program: &TestProgram) -> Self {
+        match (program.package.as_str(), program.target.as_str()) {
+            ("sandkeep-e2e", _) => Self::EndToEnd,
+            ("sandkeep-gateway", SIMULATION) => Self::Simulation,
+            ("sandkeep-driver-local", _) if program.is_integration => Self::LocalDriver,
+            _ => Self::Anywhere,
+        }
     }
+
+    const fn title(self) -> &'static str {
+        match self {
+            Self::Anywhere => "units, model, properties, stories, stores, API",
+            Self::Simulation => "simulation, 10,000 seeds",
+            Self::LocalDriver => "the local driver on this machine",
+            Self::EndToEnd => "end to end",
+        }
+    }
+
+    /// Why it cannot run here.
+    fn impossible(self) -> Option<&'static str> {
+        match self {
+            Self::Anywhere | Self::Simulation => None,
+            Self::LocalDriver | Self::EndToEnd => environment::no_sandboxes(),
+        }
+    }
+}
+
+/// Runs one program as cargo would, and what the suite sets besides.
+fn run(suite: Suite, program: &TestProgram) -> Result<Heard> {
+    println!("     Running {}", program.shown);
+    let mut command = Command::new(&program.executable);
+    command.current_dir(&program.directory).env("CARGO_MANIFEST_DIR", &program.directory);
+    with_binary(&mut command);
+    if suite == Suite::Simulation {
+        command.env("SANDKEEP_SIM_SEEDS", SEEDS).arg("--nocapture");
+    }
+    process::listen(&mut command)
 }
 
 /// The binary under test is the one that the same build makes.
 fn with_binary(command: &mut Command) {
-    command.env("SANDKEEP_BIN", root().join("target/debug/sandkeep"));
+    command.env("SANDKEEP_BIN", target_directory().join("debug/sandkeep"));
 }
 
-/// Names of the test targets, by what they need.
-struct Targets {
-    anywhere: BTreeSet<String>,
-    simulation: BTreeSet<String>,
-    local_driver: BTreeSet<String>,
-    end_to_end: BTreeSet<String>,
-}
-
-impl Targets {
-    fn find() -> Result<Self> {
-        let mut targets = Self {
-            anywhere: BTreeSet::new(),
-            simulation: BTreeSet::new(),
-            local_driver: test_targets(&root().join("crates/driver-local"))?,
-            end_to_end: test_targets(&root().join("e2e"))?,
-        };
-        let crates = fs::read_dir(root().join("crates")).context("read crates")?;
-        let mut found = BTreeSet::new();
-        for entry in crates {
-            found.extend(test_targets(&entry.context("read crates")?.path())?);
-        }
-        found.retain(|target| {
-            !targets.local_driver.contains(target) && !targets.end_to_end.contains(target)
-        });
-        (targets.simulation, targets.anywhere) =
-            found.into_iter().partition(|target| target == SIMULATION);
-        Ok(targets)
+pub(crate) fn target_directory() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => root().join(Path::new(&directory)),
+        None => root().join("target"),
     }
-}
-
-/// As cargo finds them: `tests/NAME.rs` and `tests/NAME/main.rs`.
-fn test_targets(package: &Path) -> Result<BTreeSet<String>> {
-    let directory = package.join("tests");
-    if !directory.is_dir() {
-        return Ok(BTreeSet::new());
-    }
-    let is_target = |path: &PathBuf| {
-        path.extension().is_some_and(|extension| extension == "rs") || path.join("main.rs").exists()
-    };
-    let mut targets = BTreeSet::new();
-    for entry in
-        fs::read_dir(&directory).with_context(|| format!("read {}", directory.display()))?
-    {
-        let path = entry.context("read tests")?.path();
-        if is_target(&path) {
-            targets.extend(path.file_stem().map(|stem| stem.to_string_lossy().into_owned()));
-        }
-    }
-    Ok(targets)
 }
 
 /// `[SEED]` or `--seeds N`.
@@ -211,7 +180,7 @@ pub(crate) fn bench(rest: &[&str]) -> Result<()> {
     let mut bench = cargo();
     bench.args(["run", "--release", "--package", "sandkeep-e2e", "--bin", "bench", "--"]);
     bench.args(["--out", "docs/benchmarks.md"]).args(rest);
-    process::run(bench.env("SANDKEEP_BIN", root().join("target/release/sandkeep")))
+    process::run(bench.env("SANDKEEP_BIN", target_directory().join("release/sandkeep")))
 }
 
 /// The stories of the core, and what the command line prints.
@@ -233,6 +202,6 @@ pub(crate) fn dist() -> Result<()> {
         build.args(["-C", "target-feature=+crt-static", "-C", "relocation-model=static"]);
     }
     process::run(build.arg("--remap-path-prefix").arg(format!("{}=.", root().display())))?;
-    println!("{}", root().join("target/dist/sandkeep").display());
+    println!("{}", target_directory().join("dist/sandkeep").display());
     Ok(())
 }
