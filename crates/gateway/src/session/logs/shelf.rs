@@ -74,7 +74,6 @@ impl Shelf {
         }
         for source in shelf.sources.values_mut() {
             source.mend(&shelf.directory)?;
-            source.boot = shelf.boot;
         }
         for end in ends {
             shelf.source(&end.source).found_end(end.life, end.offset);
@@ -87,15 +86,15 @@ impl Shelf {
         if self.boot != Some(nonce) {
             self.new_boot(nonce, offers);
         }
-        let known = offers.iter().filter(|offer| is_exec_id(&offer.source)).take(SOURCES);
+        let offered: BTreeMap<&str, u64> =
+            offers.iter().map(|offer| (offer.source.as_str(), offer.to)).collect();
         let mut have = Vec::new();
-        for offer in known {
-            let Some(source) = self.sources.get_mut(&offer.source) else { continue };
-            if offer.to < source.end() {
-                source.begin_anew(&self.directory);
+        for (name, source) in &mut self.sources {
+            let offered = offered.get(name.as_str()).copied();
+            source.begin_session(&self.directory, offered);
+            if offered.is_some() {
+                have.push(LogAck { source: name.clone(), offset: source.end() });
             }
-            source.boot = Some(nonce);
-            have.push(LogAck { source: offer.source.clone(), offset: source.end() });
         }
         have
     }
@@ -128,15 +127,10 @@ impl Shelf {
         }
         let made = self.make();
         self.writes += 1;
-        let (boot, writes) = (self.boot, self.writes);
+        let writes = self.writes;
         let directory = self.directory.clone();
         let source = self.source(&data.source);
         source.touched = writes;
-        if source.boot != boot {
-            // Not offered when this PID 1 came: its log of that name is another one.
-            source.begin_anew(&directory);
-            source.boot = boot;
-        }
         let appended = source.append(&directory, data);
         if data.complete {
             source.completed();
@@ -198,12 +192,7 @@ impl Shelf {
     }
 
     fn source(&mut self, name: &str) -> &mut Source {
-        let boot = self.boot;
-        self.sources.entry(name.to_owned()).or_insert_with(|| {
-            let mut source = Source::new(name);
-            source.boot = boot;
-            source
-        })
+        self.sources.entry(name.to_owned()).or_insert_with(|| Source::new(name))
     }
 
     /// Drops whole sources, oldest first, while there is too much. `newest` stays.

@@ -45,10 +45,23 @@ pub(super) struct Source {
     end_marked: bool,
     /// Written and not yet durable.
     file: Option<File>,
-    /// The PID 1 that writes it; `None`: not known.
-    pub(super) boot: Option<u64>,
+    /// How far the supervisor may begin in this session without it being another log.
+    resumes: Resumes,
     /// When it was last written, by the shelf's own count.
     pub(super) touched: u64,
+}
+
+/// Where a supervisor may go on in a session. A lower offset is another log of the same name: what
+/// it sent, or has acknowledged, it never sends again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Resumes {
+    /// It knows nothing of what is here: only from its end.
+    #[default]
+    AtEnd,
+    /// It offered the log: from anywhere, what is here is passed over.
+    Anywhere,
+    /// It has sent up to here in this session.
+    From(u64),
 }
 
 #[derive(Debug)]
@@ -122,8 +135,19 @@ impl Source {
         self.segments.iter().map(|stored| stored.bytes + FILE_BYTES).sum()
     }
 
+    /// A session begins in which the supervisor offers the log up to `offered`, or not at all.
+    pub(super) fn begin_session(&mut self, directory: &Path, offered: Option<u64>) {
+        self.resumes = match offered {
+            Some(_) => Resumes::Anywhere,
+            None => Resumes::AtEnd,
+        };
+        if offered.is_some_and(|to| to < self.end) {
+            self.begin_anew(directory);
+        }
+    }
+
     /// The supervisor knows nothing of this log any more and begins it anew.
-    pub(super) fn begin_anew(&mut self, directory: &Path) {
+    fn begin_anew(&mut self, directory: &Path) {
         if self.end == 0 && !self.complete {
             return;
         }
@@ -142,6 +166,15 @@ impl Source {
         let Some(end) = data.offset.checked_add(entries.len() as u64) else {
             return Ok(Appended::default());
         };
+        let is_another = match self.resumes {
+            Resumes::AtEnd => data.offset < self.end,
+            Resumes::Anywhere => false,
+            Resumes::From(sent) => data.offset < sent,
+        };
+        if is_another {
+            self.begin_anew(directory);
+        }
+        self.resumes = Resumes::From(end);
         let known = self.end.saturating_sub(data.offset);
         let skip = usize::try_from(known).unwrap_or(usize::MAX).min(entries.len());
         drop(entries.split_to(skip));

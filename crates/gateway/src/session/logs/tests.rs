@@ -251,6 +251,28 @@ async fn a_log_that_was_called_complete_too_early_goes_on() {
 }
 
 #[tokio::test]
+async fn a_name_that_is_used_again_is_another_log() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    logs.offered(1, &[]).await;
+    let end = logs.put("e1", 0, &entry("one\n"), true);
+    logs.acked("e1", end).await;
+    // In the same session …
+    let end = logs.put("e1", 0, &entry("two\n"), true);
+    logs.acked("e1", end).await;
+    // … and in the next, by the same PID 1, which has forgotten the first two.
+    logs.offered(1, &[]).await;
+    let end = logs.put("e1", 0, &entry("three\n"), true);
+    logs.acked("e1", end).await;
+    assert_eq!(logs.all("e1").await, "one\ntwo\nthree\n");
+    // What goes on where it was is the same log, offered or not.
+    logs.offered(1, &[]).await;
+    let end = logs.put("e1", end, &entry("more\n"), true);
+    logs.acked("e1", end).await;
+    assert_eq!(logs.all("e1").await, "one\ntwo\nthree\nmore\n");
+}
+
+#[tokio::test]
 async fn a_torn_end_is_cut_off_by_the_next_process() {
     let home = tempfile::tempdir().unwrap();
     let logs = Logs::at(home.path());
