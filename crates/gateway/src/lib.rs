@@ -9,6 +9,7 @@
 mod adopt;
 pub mod clock;
 pub mod config;
+mod connection;
 mod drivers;
 pub mod entropy;
 pub mod failpoint;

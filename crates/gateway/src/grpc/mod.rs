@@ -5,7 +5,6 @@
 //! up.
 
 mod caller;
-mod connection;
 mod convert;
 mod exec;
 mod explain;

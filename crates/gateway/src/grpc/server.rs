@@ -4,15 +4,13 @@ use std::io;
 use std::os::unix::net::UnixListener as StdListener;
 use std::time::Duration;
 
-use futures::StreamExt;
 use sandkeep_proto::v1::sandkeep_server::SandkeepServer;
 use tokio::net::UnixListener;
-use tokio_stream::wrappers::UnixListenerStream;
 use tokio_util::sync::CancellationToken;
 use tonic::transport::Server;
 
+use crate::connection::Door;
 use crate::grpc::Api;
-use crate::grpc::connection::Connection;
 
 /// One stream's bytes under way; measured best at 1 MiB (more is slower and holds memory).
 const STREAM_WINDOW_BYTES: u32 = 1 << 20;
@@ -23,6 +21,8 @@ const MAX_FRAME_BYTES: u32 = 256 << 10;
 /// A client that watches a thousand sandboxes over one connection is served; one that never ends
 /// asking is held back.
 const MAX_STREAMS: u32 = 2048;
+/// Clients at once; each is one file, and files are needed for sessions and logs too.
+const CONNECTIONS_MAX: usize = 1024;
 /// The largest request is a spec of bounded size; a chunk of stdin is a quarter of this.
 const MAX_REQUEST_BYTES: usize = 1 << 20;
 /// Verbs are durable or refused long before this.
@@ -38,9 +38,12 @@ pub async fn serve(api: Api, listener: StdListener) -> io::Result<()> {
         .max_decoding_message_size(MAX_REQUEST_BYTES)
         .max_encoding_message_size(usize::MAX);
     let cut = CancellationToken::new();
-    let incoming = UnixListenerStream::new(UnixListener::from_std(listener)?).map({
-        let cut = cut.clone();
-        move |stream| stream.map(|stream| Connection::new(stream, cut.clone()))
+    let door = Door::new(CONNECTIONS_MAX, cut.clone());
+    let listener = UnixListener::from_std(listener)?;
+    let incoming = futures::stream::unfold((door, listener), |(door, listener)| async move {
+        let accept = || async { listener.accept().await.map(|(stream, _)| stream) };
+        let connection = door.next(accept).await;
+        Some((Ok::<_, io::Error>(connection), (door, listener)))
     });
     let serving = Server::builder()
         .initial_stream_window_size(STREAM_WINDOW_BYTES)

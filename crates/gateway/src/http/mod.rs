@@ -12,10 +12,15 @@ use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::IntoResponse;
 use axum::routing::get;
-use tokio::net::TcpListener;
+use axum::serve::Listener;
+use tokio::net::{TcpListener, TcpStream};
 
+use crate::connection::{Connection, Door};
 use crate::grpc::Api;
 use crate::refusal::{Refusal, RefusalKind};
+
+/// Scrapers are few; whoever else comes by must not take the files that sandboxes need.
+const CONNECTIONS_MAX: usize = 64;
 
 /// Binds the address for [`serve`].
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, Refusal> {
@@ -38,7 +43,31 @@ pub async fn serve(api: Api, listener: TcpListener) -> io::Result<()> {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .with_state(Arc::new(api));
-    axum::serve(listener, router).with_graceful_shutdown(stopping.cancelled_owned()).await
+    let door = Door::new(CONNECTIONS_MAX, stopping.clone());
+    axum::serve(Counted { listener, door }, router)
+        .with_graceful_shutdown(stopping.cancelled_owned())
+        .await
+}
+
+/// A listener with a door.
+#[derive(Debug)]
+struct Counted {
+    listener: TcpListener,
+    door: Door,
+}
+
+impl Listener for Counted {
+    type Io = Connection<TcpStream>;
+    type Addr = ();
+
+    async fn accept(&mut self) -> (Self::Io, ()) {
+        let accept = || async { self.listener.accept().await.map(|(stream, _)| stream) };
+        (self.door.next(accept).await, ())
+    }
+
+    fn local_addr(&self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 async fn metrics(State(api): State<Arc<Api>>) -> impl IntoResponse {
