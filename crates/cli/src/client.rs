@@ -19,7 +19,7 @@ use tonic::{Response, Status};
 use tower::service_fn;
 
 use crate::autostart::{self, Autostart};
-use crate::error::{Failure, exit};
+use crate::error::{Failure, GATEWAY_STOPPING, exit};
 use crate::home::Home;
 
 /// Bytes of one stream under way: 1 MiB measured best (4 MiB was slower).
@@ -52,6 +52,9 @@ pub(crate) struct Gateway {
     client: Client,
     /// The process that listens, by the kernel's word; `None`: of another PID namespace.
     pub(crate) pid: Option<Pid>,
+    /// It was started in the background by this program. Any other has somebody who starts it
+    /// again (a terminal, systemd), and must not find its place taken.
+    ours_to_start: bool,
 }
 
 impl Connector {
@@ -87,7 +90,8 @@ impl Connector {
                 "try again; to see how it is: sandkeep gateway status",
             )
         })?;
-        Ok(Gateway { connector: self.clone(), client, pid })
+        let ours_to_start = pid.is_some_and(runs_in_background);
+        Ok(Gateway { connector: self.clone(), client, pid, ours_to_start })
     }
 }
 
@@ -102,9 +106,17 @@ impl Gateway {
         &self.connector
     }
 
-    /// Dials again.
-    pub(crate) async fn reconnect(&mut self) -> Result<(), Failure> {
-        *self = self.connector.connect().await?;
+    /// Dials again, after this failure. A gateway that was lost is started again if it was started
+    /// in the background; one that was told to stop is not.
+    pub(crate) async fn reconnect(&mut self, after: &Failure) -> Result<(), Failure> {
+        let connector = &self.connector;
+        let wanted_down = after.reason == GATEWAY_STOPPING;
+        *self = if self.ours_to_start && !wanted_down {
+            connector.connect().await?
+        } else {
+            let forbidden = Connector { autostart: Autostart::Forbidden, ..connector.clone() };
+            Self { connector: connector.clone(), ..forbidden.connect().await? }
+        };
         Ok(())
     }
 
@@ -115,16 +127,14 @@ impl Gateway {
         F: Fn(Client) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
-        match request(self.client()).await {
+        let failure = match request(self.client()).await {
             Ok(response) => return Ok(response.into_inner()),
-            Err(status) => {
-                let failure = Failure::of_status(what, &status);
-                if !failure.transport {
-                    return Err(failure);
-                }
-            }
+            Err(status) => Failure::of_status(what, &status),
+        };
+        if !failure.transport {
+            return Err(failure);
         }
-        self.reconnect().await?;
+        self.reconnect(&failure).await?;
         let response = request(self.client()).await;
         response.map(Response::into_inner).map_err(|status| Failure::of_status(what, &status))
     }
@@ -209,6 +219,13 @@ fn check_peer(home: &Home, stream: &UnixStream) -> Result<Option<Pid>, Failure> 
         ));
     }
     Ok(Some(peer.pid).filter(|pid| pid.as_raw_nonzero().get() > 0))
+}
+
+/// A gateway that this program started in the background says so on its command line.
+fn runs_in_background(pid: Pid) -> bool {
+    let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
+    let line = std::fs::read(path).unwrap_or_default();
+    line.split(|byte| *byte == 0).any(|argument| argument == b"--background")
 }
 
 /// Elsewhere the mode of the socket and of its home has to do.

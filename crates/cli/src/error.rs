@@ -11,6 +11,9 @@ use tonic::{Code, Status};
 /// The metadata key under which the gateway sends an [`ErrorDetail`].
 pub(crate) const DETAIL_KEY: &str = "sandkeep-error-bin";
 
+/// The reason of a gateway that ends what is under way because it was told to stop.
+pub(crate) const GATEWAY_STOPPING: &str = "GatewayStopping";
+
 /// Exit codes of the contract.
 pub(crate) mod exit {
     /// It failed.
@@ -81,7 +84,7 @@ impl Failure {
     fn of_detail(detail: ErrorDetail) -> Self {
         let exit = u8::try_from(detail.exit_code).ok().filter(|code| *code != 0);
         // A gateway that stops says so; the next one can be asked.
-        let transport = detail.reason == "GatewayStopping";
+        let transport = detail.reason == GATEWAY_STOPPING;
         Self {
             what: detail.what,
             why: detail.why,

@@ -9,6 +9,9 @@ use tokio::time::Instant;
 use crate::render::escape;
 use crate::terminal;
 
+/// What is quicker is done before a line about it could be read.
+const MOMENT: Duration = Duration::from_millis(300);
+
 /// Where and how progress is shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Style {
@@ -32,9 +35,9 @@ pub(crate) struct Progress {
 }
 
 impl Progress {
-    /// Shows from the first change on.
+    /// Shows what takes longer than a moment.
     pub(crate) fn new(quiet: bool) -> Self {
-        Self::after(quiet, Duration::ZERO)
+        Self::after(quiet, MOMENT)
     }
 
     /// Shows nothing in the first `delay`.

@@ -173,10 +173,11 @@ async fn watch_until(
 pub(crate) async fn reconnect_until(
     gateway: &mut Gateway,
     deadline: Instant,
-    mut last: Failure,
+    lost: Failure,
 ) -> Result<(), Failure> {
+    let mut last = lost.clone();
     loop {
-        match timeout_at(deadline, gateway.reconnect()).await {
+        match timeout_at(deadline, gateway.reconnect(&lost)).await {
             Ok(Ok(())) => return Ok(()),
             Ok(Err(failure)) if failure.exit != exit::UNREACHABLE => return Err(failure),
             Ok(Err(failure)) => last = failure,

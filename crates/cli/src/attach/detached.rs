@@ -19,7 +19,7 @@ pub(crate) async fn begin(gateway: &mut Gateway, open: &ExecOpen) -> Result<Opti
         return Err(first);
     }
     // Opening an exec that was opened starts nothing twice: its id was chosen here.
-    gateway.reconnect().await?;
+    gateway.reconnect(&first).await?;
     answer(gateway.client(), open).await.map_err(|status| Failure::of_status(&what, &status))
 }
 

@@ -42,9 +42,10 @@ impl Input {
         Ok(Self { chunks, kept: Kept::default() })
     }
 
-    /// There is room for more under way.
+    /// There is room for one more chunk under way: more than the window is refused.
     pub(super) const fn wants_more(&self) -> bool {
-        !self.kept.ended && self.kept.to - self.kept.from < WINDOW_BYTES
+        let under_way = self.kept.to - self.kept.from;
+        !self.kept.ended && under_way + CHUNK_BYTES as u64 <= WINDOW_BYTES
     }
 
     /// The next piece of stdin, or its end. Loses nothing when dropped half-way.

@@ -48,7 +48,7 @@ pub(crate) async fn carry_out(context: Context, arguments: Arguments) -> Result<
         // On a stopped sandbox it is the user's turn, which is no failure of Sandkeep.
         let keep = failure.reason == "Stopped" || failure.exit == exit::USAGE;
         let code = match failure.exit {
-            exit::INTERRUPTED => exit::INTERRUPTED,
+            code @ (exit::INTERRUPTED | 126 | 127) => code,
             code if keep => code,
             _ => exit::SANDKEEP,
         };
@@ -110,7 +110,8 @@ async fn begin(gateway: &mut Gateway, open: ExecOpen) -> Result<(), Failure> {
     match attach::begin(gateway, &open).await? {
         Some(exit) if !exit.spawn_error.is_empty() => {
             let next = "name a program that is there and can be run";
-            Err(Failure::new(exit::SANDKEEP, what, exit.spawn_error, next))
+            let why = without_number(&exit.spawn_error);
+            Err(Failure::new(exit_code_alone(&exit), what, why, next))
         }
         _ => Ok(()),
     }
@@ -125,6 +126,11 @@ fn not_waited_for(name: &str) -> Failure {
     )
 }
 
+/// The system's words without the number behind them.
+fn without_number(why: &str) -> &str {
+    why.split(" (os error").next().unwrap_or(why)
+}
+
 /// The command's own code, as a shell would give it; why it was not started is told.
 pub(crate) fn exit_code(exit: &Exit) -> u8 {
     if !exit.spawn_error.is_empty() {
@@ -132,14 +138,14 @@ pub(crate) fn exit_code(exit: &Exit) -> u8 {
             127 => "name a program that is there, or make it be there",
             _ => "make it executable, or name another",
         };
-        render::failure(&Failure::new(
-            0,
-            "the command was not started",
-            exit.spawn_error.clone(),
-            next,
-        ));
+        let why = without_number(&exit.spawn_error);
+        render::failure(&Failure::new(0, "the command was not started", why, next));
     } else if exit.oom {
         render::message("the command was killed: it ran out of memory");
     }
+    exit_code_alone(exit)
+}
+
+fn exit_code_alone(exit: &Exit) -> u8 {
     u8::try_from(exit.code.rem_euclid(256)).unwrap_or(exit::FAILED)
 }
