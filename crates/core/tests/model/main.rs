@@ -5,6 +5,7 @@
 //! in which no system step changes anything any more is as asked for, and every world gets there
 //! within a bound once the events are spent.
 
+mod effects;
 mod steps;
 mod world;
 
