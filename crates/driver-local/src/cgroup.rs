@@ -111,15 +111,18 @@ impl Group {
         self.mounts.iter().find(has).map(|h| h.path.join(&self.path))
     }
 
-    /// Makes the group where processes are tracked and puts `pid` into it, with all that it forks
-    /// from then on.
-    pub(crate) fn enter(&self, pid: u32) -> io::Result<()> {
-        let dir = self.tracking();
-        fs::create_dir_all(&dir)?;
+    /// Makes the group where processes are tracked.
+    pub(crate) fn make(&self) -> io::Result<()> {
+        fs::create_dir_all(self.tracking())?;
         if self.unified {
             self.pass_controllers_down();
         }
-        fs::write(dir.join("cgroup.procs"), pid.to_string())
+        Ok(())
+    }
+
+    /// Puts `pid` into it, with all that it forks from then on.
+    pub(crate) fn enter(&self, pid: u32) -> io::Result<()> {
+        fs::write(self.tracking().join("cgroup.procs"), pid.to_string())
     }
 
     /// Version 2: a controller has to be handed down level by level. One that is not there is no

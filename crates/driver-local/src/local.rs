@@ -115,6 +115,7 @@ impl Local {
     ) -> Result<Answer, DriverError> {
         let ask = Ask::Launch(Box::new(launch));
         let group = self.helper_group(id);
+        group.make().map_err(|error| io_failure("start", "the helper's control group", &error))?;
         let answer = self.ask(&ask, "start", Some(group.clone())).await;
         // Empty by now, unless the helper was killed; then the next look finds it.
         if let Err(error) = group.remove() {

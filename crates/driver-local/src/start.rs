@@ -53,7 +53,10 @@ impl Local {
                     return self.report(id, &label);
                 }
                 Answer::Busy { message } => met = message,
-                Answer::Failed(failure) => return Err(failure.into_error(STAGE)),
+                Answer::Failed(failure) => {
+                    self.clear(id, false).await?;
+                    return Err(failure.into_error(STAGE));
+                }
                 Answer::Remounted => return Err(conflict(STAGE, "an answer to something else")),
             }
         }

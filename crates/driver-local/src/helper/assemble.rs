@@ -155,8 +155,15 @@ fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
         }
     }
     if !launch.guards(Guard::HostPaths) {
-        for name in ["etc", "home", "root", "run", "var"] {
-            parts.push(Wanted::dir(name, bound(launch, &Path::new("/").join(name), 0)?));
+        // /run beside its place: the sandbox needs its own.
+        for (from, to) in [("etc", "etc"), ("home", "home"), ("run", "host-run"), ("var", "var")] {
+            let tree = bound(launch, &Path::new("/").join(from), 0)?;
+            if !launch.guards(Guard::ForeignOwners) {
+                let userns = idmap::user_namespace(launch.uid_base, launch.uid_count)
+                    .when("an id mapping could not be made")?;
+                tree.map_ids(userns.as_fd()).when("ids could not be mapped")?;
+            }
+            parts.push(Wanted::dir(to, tree));
         }
     }
     if !launch.guards(Guard::Processes) {

@@ -36,6 +36,7 @@ fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
     die_at(launch, Step::Locked);
     let hierarchies = Hierarchies::of_this_machine().when("control groups")?;
     let group = hierarchies.group(launch.cgroup.clone());
+    group.make().when("its control group could not be made")?;
     if !group.pids().when("its control group could not be read")?.is_empty() {
         return Ok(Answer::Busy { message: "something of it is alive".to_owned() });
     }

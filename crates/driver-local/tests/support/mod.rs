@@ -4,6 +4,7 @@
 #![allow(clippy::print_stderr, reason = "a skipped test says so")]
 
 mod footprint;
+pub(crate) mod inside;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -79,6 +80,19 @@ impl LocalFixture {
 
     pub(crate) fn sandbox_dir(&self, id: &SandboxId) -> PathBuf {
         self.home.join("sandboxes").join(id.as_str())
+    }
+
+    /// A file of the sandbox's control group; `None`: this machine has no such file.
+    pub(crate) fn group_file(
+        &self,
+        id: &SandboxId,
+        controller: &str,
+        file: &str,
+    ) -> Option<String> {
+        let below = format!("sandkeep/{}/{id}/{file}", self.gateway);
+        let one = Path::new("/sys/fs/cgroup").join(controller).join(&below);
+        let two = Path::new("/sys/fs/cgroup").join(&below);
+        fs::read_to_string(one).or_else(|_| fs::read_to_string(two)).ok()
     }
 
     /// Where the sandbox itself sees the file; it runs.

@@ -1,0 +1,244 @@
+"""What a hostile process tries, one function each. Exit 0: it was contained. Exit 1: it got out.
+
+Run inside a sandbox as `python3 probe.py NAME [ARGUMENTS]`; the driver's isolation tests run each
+with its guard up, and again with its guard down to see that the probe can tell the difference.
+"""
+
+import ctypes
+import errno
+import os
+import resource
+import socket
+import sys
+import time
+
+libc = ctypes.CDLL(None, use_errno=True)
+
+
+def call(number, *arguments):
+    """A raw system call: the errno, or 0."""
+    ctypes.set_errno(0)
+    arguments = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
+    done = libc.syscall(ctypes.c_long(number), *arguments)
+    return ctypes.get_errno() if done < 0 else 0
+
+
+def unreachable(path):
+    """The path cannot be seen, or cannot be read."""
+    try:
+        if os.path.isdir(path):
+            return not os.listdir(path)
+        with open(path, "rb") as file:
+            return not file.read(1)
+    except OSError:
+        return True
+
+
+def paths_are_unreachable(*paths):
+    return all(unreachable(path) for path in paths)
+
+
+def paths_do_not_exist(*paths):
+    return not any(os.path.lexists(path) for path in paths)
+
+
+def only_own_processes():
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    own = {1, os.getpid(), os.getppid()}
+    with open("/proc/1/comm") as file:
+        return set(pids) <= own and file.read().startswith("sandkeep")
+
+
+def no_signal_reaches(pid):
+    try:
+        os.kill(int(pid), 0)
+        return False
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+
+
+def port_is_closed(port):
+    try:
+        socket.create_connection(("127.0.0.1", int(port)), timeout=2).close()
+        return False
+    except OSError:
+        return True
+
+
+def abstract_socket_is_closed(name):
+    with socket.socket(socket.AF_UNIX) as end:
+        try:
+            end.connect("\0" + name)
+            return False
+        except OSError:
+            return True
+
+
+def only_loopback():
+    with open("/proc/net/dev") as file:
+        names = {line.split(":")[0].strip() for line in file if ":" in line}
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+        server.listen()
+        socket.create_connection(server.getsockname(), timeout=5).close()
+    return names == {"lo"}
+
+
+def socket_is_denied(family, kind, protocol):
+    try:
+        socket.socket(int(family), int(kind), int(protocol)).close()
+        return False
+    except OSError as error:
+        return error.errno == errno.EPERM
+
+
+def system_call_is_denied(number, *arguments):
+    return call(int(number), *map(int, arguments)) == errno.EPERM
+
+
+def no_new_user_namespace():
+    CLONE_NEWUSER = 0x10000000
+    return libc.unshare(CLONE_NEWUSER) != 0
+
+
+def no_mount():
+    os.makedirs("/tmp/m", exist_ok=True)
+    return libc.mount(b"none", b"/tmp/m", b"tmpfs", 0, b"") != 0
+
+
+def what_is_mounted_cannot_be_taken_away():
+    """With every power inside its namespace: the mounts of the host's root are locked."""
+    MNT_DETACH = 2
+    places = ["/usr", "/workspace", "/run/sandkeep", "/run/sandkeep/session", "/etc/ssl/certs"]
+    places = [place for place in places if os.path.ismount(place)]
+    MS_REMOUNT, MS_BIND = 32, 4096
+    writable = libc.mount(b"", b"/run/sandkeep", b"", MS_REMOUNT | MS_BIND, None) == 0
+    gone = [place for place in places if libc.umount2(place.encode(), MNT_DETACH) == 0]
+    return not gone and not writable and len(places) > 3
+
+
+def pid_1_is_closed():
+    PTRACE_SEIZE = 0x4206  # does not stop it, or nobody would report what came of it
+    traced = libc.ptrace(PTRACE_SEIZE, 1, None, None) == 0
+    reached = [name for name in ("mem", "environ", "maps", "root") if not unreachable("/proc/1/" + name)]
+    for number in range(8):
+        try:
+            # The numbers can be listed; what is behind them cannot be seen or opened.
+            reached.append(os.readlink("/proc/1/fd/%d" % number))
+        except OSError:
+            pass
+    print("traced", traced, "reached", reached)
+    return not traced and not reached
+
+
+def device_does_not_open(path):
+    try:
+        with open(path, "rb") as file:
+            file.read(1)
+        return False
+    except PermissionError:
+        return True
+
+
+def no_device_can_be_made():
+    try:
+        os.mknod("/tmp/zero", 0o20666, os.makedev(1, 5))
+        return False
+    except PermissionError:
+        return True
+
+
+def setuid_has_no_effect(program):
+    return os.popen(program + " -u").read().strip() == str(os.geteuid())
+
+
+def processes_are_limited(most):
+    children = []
+    try:
+        while len(children) < 2 * int(most):
+            child = os.fork()
+            if child == 0:
+                time.sleep(600)
+                os._exit(0)
+            children.append(child)
+        return False
+    except BlockingIOError:
+        return len(children) < int(most)
+    finally:
+        for child in children:
+            os.kill(child, 9)
+            os.waitpid(child, 0)
+
+
+def memory_is_limited(most):
+    child = os.fork()
+    if child == 0:
+        held = bytearray(2 * int(most))
+        for at in range(0, len(held), 4096):
+            held[at] = 1
+        os._exit(0)
+    return os.waitpid(child, 0)[1] != 0
+
+
+def sandkeeps_side_cannot_be_replaced():
+    for attempt in (
+        lambda: os.rename("/run/sandkeep", "/run/moved"),
+        lambda: os.rename("/run", "/moved"),
+        lambda: os.rename("/run/sandkeep/session", "/run/sandkeep/moved"),
+        lambda: os.unlink("/run/sandkeep/session/s"),
+        lambda: open("/run/sandkeep/session/t", "w").close(),
+        lambda: open("/run/sandkeep/bin/sandkeep-supervisor", "ab").close(),
+        lambda: os.mkdir("/run/sandkeep/more"),
+        lambda: open("/run/sandkeep/state/x", "w").close(),
+    ):
+        try:
+            attempt()
+            return False
+        except OSError:
+            pass
+    return not os.listdir("/run/sandkeep/state")
+
+
+def kernel_settings_cannot_be_written():
+    for path in ("/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/sys/vm/swappiness"):
+        try:
+            open(path, "w").close()
+            return False
+        except OSError:
+            pass
+    return True
+
+
+def masked_is_empty(path):
+    try:
+        with open(path, "rb") as file:
+            return not file.read(1)
+    except OSError:
+        return True
+
+
+def tools_can_be_installed():
+    """Not a way out: what an agent must be able to do."""
+    places = ["/usr/local/bin", "/usr/local/lib", "/usr/local/share", "/opt", "/etc", "/tmp"]
+    for place in places + ["/var/tmp", "/root", "/workspace", "/dev/shm", "/run"]:
+        path = os.path.join(place, "made-inside")
+        with open(path, "w") as file:
+            file.write("x")
+        os.unlink(path)
+    refused = 0
+    for path in ("/usr/bin/made-inside", "/usr/made-inside", "/usr/lib/made-inside"):
+        try:
+            open(path, "w").close()
+        except OSError:
+            refused += 1
+    limit = resource.getrlimit(resource.RLIMIT_CORE)
+    return refused == 3 and os.getuid() == 0 and limit == (0, 0)
+
+
+if __name__ == "__main__":
+    name, arguments = sys.argv[1], sys.argv[2:]
+    contained = globals()[name](*arguments)
+    print(name, "contained" if contained else "GOT OUT")
+    sys.exit(0 if contained else 1)
