@@ -1,7 +1,8 @@
 //! What waits to be written to one session: bounded by construction, and fair.
 //!
-//! The session's own frames go first; then the streams take turns, one frame each. Whatever only
-//! its newest value matters of (acknowledgements, terminal sizes) is kept as that value, so a peer
+//! The session's own frames go first; then the streams take turns, each with its small frames and
+//! one chunk of bytes, so what was asked on two streams one after the other (forget an exec, open
+//! another of that name) arrives in that order unless bytes wait. Whatever only its newest value matters of (acknowledgements, terminal sizes) is kept as that value, so a peer
 //! that does not read makes nothing grow: a stream holds at most one window of stdin.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -10,7 +11,7 @@ use bytes::Bytes;
 use sandkeep_frames::message::{
     Channel, ExecAck, ExecEof, ExecResize, ExecSignal, LogAck, StreamBytes,
 };
-use sandkeep_frames::{Encoded, Kind};
+use sandkeep_frames::{Encoded, Kind, PayloadTooLarge};
 use tokio::sync::oneshot;
 
 /// Frames of the session itself (orders, results, pings) that may wait. The reconciler has one
@@ -44,6 +45,13 @@ impl Batch {
     fn push(&mut self, frame: Encoded) {
         self.bytes += frame.len();
         self.frames.push_back(frame);
+    }
+
+    /// For messages and chunks that are never too large for a frame.
+    fn push_ok(&mut self, frame: Result<Encoded, PayloadTooLarge>) {
+        if let Ok(frame) = frame {
+            self.push(frame);
+        }
     }
 
     fn has_room(&self) -> bool {
@@ -108,8 +116,8 @@ impl Outbox {
                 batch.written.extend(written);
             } else if let Some(frame) = self.next_pong().or_else(|| self.next_log_ack()) {
                 batch.push(frame);
-            } else if let Some(frame) = self.next_of_streams() {
-                batch.push(frame);
+            } else if let Some(stream) = self.turns.pop_front() {
+                self.turn(stream, batch);
             } else {
                 break;
             }
@@ -126,18 +134,16 @@ impl Outbox {
         Encoded::message(Kind::LogAck, 0, &LogAck { source, offset }).ok()
     }
 
-    fn next_of_streams(&mut self) -> Option<Encoded> {
-        while let Some(stream) = self.turns.pop_front() {
-            let frame = self.streams.get_mut(&stream).and_then(|out| out.next(stream));
-            match frame {
-                Some(frame) => {
-                    self.turns.push_back(stream);
-                    return Some(frame);
-                }
-                None => drop(self.streams.remove(&stream)),
-            }
+    fn turn(&mut self, stream: u32, batch: &mut Batch) {
+        let Some(out) = self.streams.get_mut(&stream) else {
+            return;
+        };
+        out.turn(stream, batch);
+        if out.stdin.is_empty() {
+            self.streams.remove(&stream);
+        } else {
+            self.turns.push_back(stream);
         }
-        None
     }
 }
 
@@ -197,30 +203,37 @@ impl StreamOut {
         self.farewell = Some(kind);
     }
 
-    fn next(&mut self, stream: u32) -> Option<Encoded> {
+    /// Everything but the bytes after the next chunk; nothing but those is left.
+    fn turn(&mut self, stream: u32, batch: &mut Batch) {
         if let Some(frame) = self.opening.take() {
-            return Some(frame);
+            batch.push(frame);
         }
-        if let Some((channel, offset)) = self.acks.pop_first() {
-            return Encoded::message(Kind::ExecAck, stream, &ExecAck { channel, offset }).ok();
+        while let Some((channel, offset)) = self.acks.pop_first() {
+            let ack = ExecAck { channel, offset };
+            batch.push_ok(Encoded::message(Kind::ExecAck, stream, &ack));
         }
-        if self.signals != 0 {
+        while self.signals != 0 {
             let signal = self.signals.trailing_zeros();
             self.signals &= !(1 << signal);
-            let message = ExecSignal { signal: signal.cast_signed() };
-            return Encoded::message(Kind::ExecSignal, stream, &message).ok();
+            let signal = ExecSignal { signal: signal.cast_signed() };
+            batch.push_ok(Encoded::message(Kind::ExecSignal, stream, &signal));
         }
         if let Some(size) = self.resize.take() {
-            return Encoded::message(Kind::ExecResize, stream, &size).ok();
+            batch.push_ok(Encoded::message(Kind::ExecResize, stream, &size));
         }
         if let Some(data) = self.stdin.pop_front() {
-            return Encoded::stream_bytes(stream, data).ok();
+            batch.push_ok(Encoded::stream_bytes(stream, data));
+        }
+        if !self.stdin.is_empty() {
+            return;
         }
         if let Some(offset) = self.stdin_end.take() {
-            let message = ExecEof { channel: Channel::Stdin as u32, offset };
-            return Encoded::message(Kind::ExecEof, stream, &message).ok();
+            let eof = ExecEof { channel: Channel::Stdin as u32, offset };
+            batch.push_ok(Encoded::message(Kind::ExecEof, stream, &eof));
         }
-        self.farewell.take().map(|kind| Encoded::empty(kind, stream))
+        if let Some(kind) = self.farewell.take() {
+            batch.push(Encoded::empty(kind, stream));
+        }
     }
 }
 
@@ -251,8 +264,19 @@ mod tests {
         outbox.stream(2).stdin(0, Bytes::from_static(b"small"));
         outbox.stream(2).stdin_end(5);
         outbox.control(Encoded::empty(Kind::UsageAsk, 0), None).unwrap();
-        assert_eq!(streams_of(&mut outbox), [0, 1, 2, 1, 2, 1, 1]);
+        assert_eq!(streams_of(&mut outbox), [0, 1, 2, 2, 1, 1, 1]);
         assert!(outbox.streams.is_empty() && outbox.turns.is_empty());
+    }
+
+    #[test]
+    fn what_is_asked_on_two_streams_keeps_its_order() {
+        let mut outbox = Outbox::default();
+        let first = outbox.stream(1);
+        first.ack(Channel::Stdout, 9);
+        first.signal(15);
+        first.farewell(Kind::ExecForget);
+        outbox.stream(2).open(Encoded::empty(Kind::ExecAttach, 2));
+        assert_eq!(streams_of(&mut outbox), [1, 1, 1, 2]);
     }
 
     #[test]
