@@ -34,14 +34,14 @@ pub(crate) async fn hold_when_moved(shared: &Arc<Shared>) {
 /// Rebuilds records from what backings and workspaces carry, and ends the hold.
 pub(crate) async fn adopt(shared: &Arc<Shared>, by: &str) -> Result<Vec<String>, Refusal> {
     let mut names = Vec::new();
-    for slot in shared.drivers.all() {
-        let found = look(shared, slot).await?;
+    for (slot, found) in &look_everywhere(shared).await? {
         for workspace in &found.workspaces {
             names.extend(adopt_workspace(shared, slot, workspace).await?);
         }
         for backing in &found.backings {
             names.extend(adopt_backing(shared, slot, backing, by).await?);
         }
+        compare::note_left_alone(shared, slot, found);
     }
     end_hold(shared, &[]).await?;
     Ok(names)
@@ -51,17 +51,17 @@ pub(crate) async fn adopt(shared: &Arc<Shared>, by: &str) -> Result<Vec<String>,
 pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal> {
     let mut names = Vec::new();
     let mut ids = Vec::new();
-    for slot in shared.drivers.all() {
-        let found = look(shared, slot).await?;
-        for backing in unknown_backings(shared, &found) {
+    for (slot, found) in &look_everywhere(shared).await? {
+        for backing in unknown_backings(shared, found) {
             let name = backing.made_from.as_ref().map(|made| made.name.to_string());
             names.push(name.unwrap_or_else(|| backing.id.to_string()));
             ids.push(backing.id.to_string());
         }
+        compare::note_left_alone(shared, slot, found);
         for backing in &found.backings {
             outrank(shared, backing).await?;
         }
-        for workspace in unknown_workspaces(shared, &found) {
+        for workspace in unknown_workspaces(shared, found) {
             names.push(workspace.name.to_string());
             ids.push(workspace.id.to_string());
         }
@@ -70,16 +70,33 @@ pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal>
     Ok(names)
 }
 
-async fn look(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<Found, Refusal> {
-    compare::find(shared, slot).await.map_err(|error| {
-        Refusal::new(
-            RefusalKind::Unreachable,
-            "EngineUnreachable",
-            "the hold was not ended",
-            format!("the driver {} cannot be asked: {}", slot.driver.name(), error.message),
-            "bring the engine back, then try again",
-        )
-    })
+/// What every driver has that can be asked. One that cannot is left out: it is compared before
+/// anything is done on it, and what is found there then is a hold of its own. A dead engine thus
+/// keeps nobody from going on with the others.
+async fn look_everywhere(shared: &Arc<Shared>) -> Result<Vec<(Arc<Slot>, Found)>, Refusal> {
+    let mut seen = Vec::new();
+    let mut refusal = None;
+    for slot in shared.drivers.all() {
+        match compare::find(shared, slot).await {
+            Ok(found) => seen.push((Arc::clone(slot), found)),
+            Err(error) => {
+                slot.forget_comparison();
+                refusal.get_or_insert_with(|| {
+                    Refusal::new(
+                        RefusalKind::Unreachable,
+                        "EngineUnreachable",
+                        "the hold was not ended",
+                        format!("no driver can be asked; {}: {error}", slot.driver.name()),
+                        "bring the engine back, then try again",
+                    )
+                });
+            }
+        }
+    }
+    match refusal {
+        Some(refusal) if seen.is_empty() => Err(refusal),
+        _ => Ok(seen),
+    }
 }
 
 async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refusal> {

@@ -70,6 +70,11 @@ impl Slot {
         self.with_state(|state| state.compared)
     }
 
+    /// The driver has to be compared anew before it is told to change anything.
+    pub(crate) fn forget_comparison(&self) {
+        self.with_state(|state| state.compared = false);
+    }
+
     /// How many first comparisons were tried.
     pub(crate) fn comparisons(&self) -> u64 {
         self.with_state(|state| state.comparisons)

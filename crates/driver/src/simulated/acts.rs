@@ -79,16 +79,29 @@ impl World {
         })
     }
 
-    /// Somebody removes a backing behind our back. False when there was none.
+    /// Somebody removes a backing behind our back, which takes the engine a while. False when there
+    /// was none.
     pub fn remove_backing(&self, engine: &str, id: &SandboxId) -> bool {
-        self.act_on(|inner| {
-            let gone = inner.engine_mut(engine).backings.remove(id).is_some();
-            if gone {
-                inner.note(format_args!("{id} is removed from outside"));
-                inner.hint(engine, &WatchEvent::Look(id.clone()));
-            }
-            gone
-        })
+        let takes = self.act_on(|inner| {
+            inner.end_run(engine, id, None, 137);
+            inner.backing_mut(engine, id)?.state = SimState::Removing;
+            inner.note(format_args!("{id} is being removed from outside"));
+            inner.hint(engine, &WatchEvent::Look(id.clone()));
+            Some(inner.faults.delay(1, 20_000))
+        });
+        let Some(takes) = takes else { return false };
+        let (world, engine, id) = (self.clone(), engine.to_owned(), id.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(takes).await;
+            world.act_on(|inner| {
+                let left = inner.backing_mut(&engine, &id);
+                if left.is_some_and(|backing| backing.state == SimState::Removing) {
+                    inner.engine_mut(&engine).backings.remove(&id);
+                    inner.hint(&engine, &WatchEvent::Look(id.clone()));
+                }
+            });
+        });
+        true
     }
 
     /// Somebody freezes or thaws a backing behind our back. False when it was not in that state.

@@ -8,9 +8,9 @@
 //!          Exited <---------+-------- Stopping        remove: Removing -> gone
 //! ```
 
-use sandkeep_core::{Backing, BackingReport, GatewayId, Timestamp};
+use sandkeep_core::{Backing, BackingReport, GatewayId, RunResult, Timestamp};
 
-use super::supervisor::{Results, SimSupervisor};
+use super::supervisor::SimSupervisor;
 use crate::CreateRequest;
 
 /// Where it stands.
@@ -59,8 +59,8 @@ pub struct SimBacking {
     pub rootfs: u64,
     /// PID 1, while it is up.
     pub supervisor: Option<SimSupervisor>,
-    /// Results on its disk.
-    pub results: Results,
+    /// How the newest execution that ended has ended, on its disk: it outlives PID 1.
+    pub result: Option<RunResult>,
     /// When it ended last.
     pub finished_at: Option<Timestamp>,
 }

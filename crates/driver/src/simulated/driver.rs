@@ -90,6 +90,7 @@ impl SimulatedDriver {
             return self.die("before an effect").await;
         }
         let site = self.reach(what).await?;
+        self.world.lock().acted += 1;
         match fate {
             Fate::Error => Err(failed(what)),
             Fate::LateAfterError(after) | Fate::LateAfterCrash(after) => {

@@ -31,7 +31,7 @@ pub use driver::SimulatedDriver;
 pub use engine::{Engine, Reach, SimWorkspace};
 pub use fault::{Disturbance, FaultKind, Faults, Rates};
 pub use rng::Rng;
-pub use supervisor::{Execution, GoRefused, MainCommand, Results, SimSupervisor, SupervisorView};
+pub use supervisor::{Execution, GoUnheard, MainCommand, SimSupervisor, SupervisorView};
 pub use trace::Trace;
 pub use work::NO_IMAGE;
 pub use world::{EffectFate, Pace, World};

@@ -5,75 +5,71 @@ use std::time::Duration;
 use sandkeep_core::{Go, MainStatus, RestartPolicy, RunResult, SandboxId, Spec, Timestamp};
 
 use super::backing::SimState;
-use super::supervisor::{GoRefused, MainCommand, SupervisorView};
+use super::supervisor::{GoUnheard, MainCommand, SupervisorView};
 use super::world::{Inner, World, speaks};
 use crate::WatchEvent;
 
 /// Exit code of a command that is not there.
 const NOT_FOUND: i32 = 127;
 
+/// Exit code of a command that had to make room for the next execution.
+const TERMINATED: i32 = 143;
+
 impl World {
     /// What the supervisor of exactly this run of the backing shows; `None` while there is none
     /// that reports. A frozen one is there and does not answer.
-    pub fn supervisor(&self, driver: &str, id: &SandboxId, run: &str) -> Option<SupervisorView> {
+    pub fn supervisor(&self, id: &SandboxId, run: &str) -> Option<SupervisorView> {
         let inner = self.lock();
-        let backing = inner.engine(driver)?.backings.get(id)?;
-        if backing.backing_run.as_deref() != Some(run) {
-            return None;
-        }
+        let backing = inner.engines[&inner.engine_with(id, run)?].backings.get(id)?;
         let pid_1 = backing.supervisor.as_ref().filter(|pid_1| !pid_1.mute)?;
         Some(SupervisorView {
             boot: pid_1.boot,
             answers: speaks(backing.state),
             main: pid_1.main,
-            result: backing.results.untold().cloned(),
+            result: backing.result.clone().filter(|_| !pid_1.stored),
         })
     }
 
     /// A command could be run in the sandbox at this moment.
-    pub fn can_run(&self, driver: &str, id: &SandboxId) -> bool {
-        self.with_backing(driver, id, |backing| {
-            backing.is_some_and(|backing| {
-                speaks(backing.state) && backing.supervisor.as_ref().is_some_and(|s| !s.mute)
-            })
-        })
+    pub fn can_run(&self, id: &SandboxId) -> bool {
+        self.lock().engine_running(id).is_some()
     }
 
     /// The order to run the main command reaches the supervisor of this run of the backing.
     pub fn go(
         &self,
-        driver: &str,
         id: &SandboxId,
         backing_run: &str,
         go: Go,
         spec: &Spec,
-    ) -> Result<(), GoRefused> {
+    ) -> Result<(), GoUnheard> {
         let command = MainCommand::of(spec, go.restart);
-        let fresh = {
+        let (fresh, engine) = {
             let mut inner = self.lock();
-            let Some(engine) = inner.endpoints.get(driver).map(|e| e.engine.clone()) else {
-                return Err(GoRefused::Gone);
+            let Some(engine) = inner.engine_with(id, backing_run) else {
+                return Err(GoUnheard::Gone);
             };
             let answer = inner.go(&engine, id, backing_run, go);
-            if let Err(refused) = answer {
-                inner.note(format_args!("{id} refuses run {}.{}: {refused:?}", go.run, go.restart));
-            }
-            answer?
+            (answer?, engine)
         };
         self.touch();
         if fresh {
-            self.begin_command(driver, id, backing_run, go, command);
+            self.begin_command(engine, id, backing_run, go, command);
         }
         Ok(())
     }
 
     /// The gateway has stored the result of this execution.
-    pub fn result_stored(&self, driver: &str, id: &SandboxId, run: u64, restart: u32) {
+    pub fn result_stored(&self, id: &SandboxId, backing_run: &str, run: u64, restart: u32) {
         let mut inner = self.lock();
-        let Some(engine) = inner.endpoints.get(driver).map(|e| e.engine.clone()) else { return };
+        let Some(engine) = inner.engine_with(id, backing_run) else { return };
         let code = inner.backing_mut(&engine, id).and_then(|backing| {
-            backing.results.acknowledge((run, restart));
-            backing.results.code((run, restart))
+            let result = backing.result.as_ref()?;
+            if (result.run, result.restart) > (run, restart) {
+                return None;
+            }
+            backing.supervisor.as_mut()?.stored = true;
+            (result.run == run).then_some(result.code)
         });
         if code.is_some() {
             inner.runs.entry((id.clone(), run)).or_default().acknowledged = code;
@@ -82,7 +78,7 @@ impl World {
 
     fn begin_command(
         &self,
-        driver: &str,
+        engine: String,
         id: &SandboxId,
         backing_run: &str,
         go: Go,
@@ -94,7 +90,6 @@ impl World {
             MainCommand::Unstartable => (Duration::ZERO, NOT_FOUND),
         };
         let world = self.clone();
-        let engine = self.engine_of(driver).unwrap_or_default();
         let (id, backing_run) = (id.clone(), backing_run.to_owned());
         tokio::spawn(async move {
             tokio::time::sleep(lasts).await;
@@ -116,12 +111,10 @@ impl World {
 
     /// The user works in the sandbox: something is written into its workspace. False when no
     /// command can be run.
-    pub fn work(&self, driver: &str, id: &SandboxId) -> bool {
-        if !self.can_run(driver, id) {
-            return false;
-        }
-        let Some(engine) = self.engine_of(driver) else { return false };
-        self.lock().write(&engine, id);
+    pub fn work(&self, id: &SandboxId) -> bool {
+        let mut inner = self.lock();
+        let Some(engine) = inner.engine_running(id) else { return false };
+        inner.write(&engine, id);
         true
     }
 }
@@ -134,30 +127,35 @@ impl Inner {
         id: &SandboxId,
         backing_run: &str,
         go: Go,
-    ) -> Result<bool, GoRefused> {
-        let ordered = (go.run, go.restart);
-        let backing = self.backing_mut(engine, id).ok_or(GoRefused::Gone)?;
+    ) -> Result<bool, GoUnheard> {
+        let (ordered, now) = ((go.run, go.restart), self.now());
+        let backing = self.backing_mut(engine, id).ok_or(GoUnheard::Gone)?;
         let state = backing.state;
-        let ended = backing.results.code(ordered).is_some();
+        let last = backing.result.as_ref().map(|result| (result.run, result.restart));
         let same = backing.backing_run.as_deref() == Some(backing_run);
         let pid_1 = backing.supervisor.as_mut().filter(|s| same && !s.mute);
-        let pid_1 = pid_1.ok_or(GoRefused::Gone)?;
+        let pid_1 = pid_1.ok_or(GoUnheard::Gone)?;
         if !speaks(state) {
-            return Err(GoRefused::Frozen);
+            return Err(GoUnheard::Frozen);
         }
-        if ended || pid_1.go.is_some_and(|newest| ordered < newest) {
-            return Err(GoRefused::Stale);
-        }
-        if pid_1.go == Some(ordered) {
+        if Some(ordered) <= pid_1.go.max(last) {
             return Ok(false);
         }
-        if matches!(pid_1.main, MainStatus::Running { .. }) {
-            return Err(GoRefused::Busy);
-        }
+        let replaced = match pid_1.main {
+            MainStatus::Running { run, restart } => Some((run, restart)),
+            _ => None,
+        };
         pid_1.go = Some(ordered);
         pid_1.main = MainStatus::Running { run: go.run, restart: go.restart };
-        let policy = backing.made_from.spec.restart;
-        self.check_execution(id, go, policy);
+        if let Some((run, restart)) = replaced {
+            pid_1.stored = false;
+            backing.result = Some(result(Go { run, restart, ..go }, TERMINATED, now));
+        }
+        let spec = &backing.made_from.spec;
+        if !spec.command.is_empty() {
+            let policy = spec.restart;
+            self.check_execution(id, go, policy);
+        }
         self.note(format_args!("{id} begins run {}.{}", go.run, go.restart));
         self.write(engine, id);
         Ok(true)
@@ -192,7 +190,8 @@ impl Inner {
             return;
         }
         pid_1.main = MainStatus::Ended { run: go.run, restart: go.restart };
-        backing.results.keep(result(go, code, finished_at));
+        pid_1.stored = false;
+        backing.result = Some(result(go, code, finished_at));
         let spec = &backing.made_from.spec;
         let discards = spec.remove_when_done && spec.made_workspace;
         let workspace = spec.workspace.clone();

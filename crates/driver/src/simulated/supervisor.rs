@@ -1,6 +1,5 @@
 //! The simulated PID 1: waits for `go`, runs a command that only takes time, keeps its result.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use sandkeep_core::{MainStatus, RunResult, Spec};
@@ -59,12 +58,14 @@ pub struct SimSupervisor {
     pub go: Option<Execution>,
     /// What it says of the main command.
     pub main: MainStatus,
+    /// The gateway has the result that is on its disk.
+    pub stored: bool,
 }
 
 impl SimSupervisor {
     /// Just booted.
     pub const fn new(boot: u64, mute: bool) -> Self {
-        Self { boot, mute, go: None, main: MainStatus::Waiting }
+        Self { boot, mute, go: None, main: MainStatus::Waiting, stored: false }
     }
 }
 
@@ -77,49 +78,15 @@ pub struct SupervisorView {
     pub answers: bool,
     /// What it says of the main command.
     pub main: MainStatus,
-    /// The newest result on its disk that nobody acknowledged.
+    /// The newest result on its disk, unless this supervisor was told that it is stored.
     pub result: Option<RunResult>,
 }
 
-/// Why `go` was not carried out.
+/// Why `go` was not heard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum GoRefused {
+pub enum GoUnheard {
     /// There is no such supervisor any more.
     Gone,
     /// It is frozen: nothing is answered.
     Frozen,
-    /// A later execution was ordered before, or this one has ended.
-    Stale,
-    /// Another execution is still going.
-    Busy,
-}
-
-/// Results on the backing's own disk: they outlive its runs, not its removal.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Results {
-    by_execution: BTreeMap<Execution, RunResult>,
-    acknowledged: Execution,
-}
-
-impl Results {
-    /// Keeps `result`.
-    pub fn keep(&mut self, result: RunResult) {
-        self.by_execution.insert((result.run, result.restart), result);
-    }
-
-    /// The gateway has it: it need not be told again.
-    pub fn acknowledge(&mut self, execution: Execution) {
-        self.acknowledged = self.acknowledged.max(execution);
-    }
-
-    /// The code of an execution, if it has ended.
-    pub fn code(&self, execution: Execution) -> Option<i32> {
-        self.by_execution.get(&execution).map(|result| result.code)
-    }
-
-    /// The newest one that is not acknowledged.
-    pub fn untold(&self) -> Option<&RunResult> {
-        let newest = self.by_execution.last_key_value();
-        newest.filter(|(execution, _)| **execution > self.acknowledged).map(|(_, result)| result)
-    }
 }

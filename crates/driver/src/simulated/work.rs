@@ -7,7 +7,7 @@ use sandkeep_core::{BackingReport, GatewayId, Image, SandboxId, WorkspaceId};
 use super::backing::{SimBacking, SimState};
 use super::engine::SimWorkspace;
 use super::fault::FaultKind;
-use super::supervisor::{Results, SimSupervisor};
+use super::supervisor::SimSupervisor;
 use super::world::{Inner, Pace, World};
 use crate::{CreateRequest, DriverError, ErrorKind, WatchEvent, WorkspaceReport, WorkspaceRequest};
 
@@ -201,7 +201,7 @@ impl Inner {
             Some(backing) if backing.state.is_live() || backing.state == SimState::Removing => {
                 return Err(busy("create", backing.state));
             }
-            Some(backing) => Some((backing.rootfs, backing.results.clone())),
+            Some(backing) => Some((backing.rootfs, backing.result.clone())),
             None => None,
         };
         if request.spec.image == Image::Directory(NO_IMAGE.to_owned()) {
@@ -211,9 +211,9 @@ impl Inner {
         if full {
             return Err(exhausted("create"));
         }
-        let (rootfs, results) = match kept {
+        let (rootfs, result) = match kept {
             Some(kept) => kept,
-            None => (self.number(), Results::default()),
+            None => (self.number(), None),
         };
         let id = request.id.clone();
         let made = SimBacking {
@@ -223,7 +223,7 @@ impl Inner {
             backing_run: None,
             rootfs,
             supervisor: None,
-            results,
+            result,
             finished_at: None,
         };
         self.engine_mut(&site.engine).backings.insert(id, made);
@@ -306,7 +306,11 @@ impl Inner {
             self.violate(format_args!("a workspace was discarded under a live backing"));
         }
         if let Some(gone) = self.engine_mut(engine).workspaces.remove(id) {
-            let allowed = self.ledgers.get(id).is_some_and(|ledger| ledger.may_be_discarded);
+            // One that nobody ever worked in loses nothing.
+            let allowed = self
+                .ledgers
+                .get(id)
+                .is_none_or(|ledger| ledger.may_be_discarded || ledger.written.is_empty());
             self.note(format_args!("workspace {} is discarded", gone.name));
             if !allowed {
                 self.violate(format_args!("workspace {} was discarded unasked", gone.name));

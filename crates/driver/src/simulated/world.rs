@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use sandkeep_core::{SandboxId, Timestamp, WorkspaceId};
+use sandkeep_core::{MainStatus, SandboxId, Timestamp, WorkspaceId};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::Instant;
@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::backing::{SimBacking, SimState};
 use super::engine::{Endpoint, Engine, Reach};
 use super::fault::{Disturbance, FaultKind, Faults};
+use super::supervisor::MainCommand;
 use super::trace::Trace;
 use crate::WatchEvent;
 
@@ -89,6 +90,7 @@ pub(super) struct Inner {
     pub(super) faults: Faults,
     pub(super) trace: Trace,
     pub(super) effects: u64,
+    pub(super) acted: u64,
     pub(super) counter: u64,
     pub(super) ledgers: BTreeMap<WorkspaceId, Ledger>,
     pub(super) runs: BTreeMap<(SandboxId, u64), RunLedger>,
@@ -117,6 +119,7 @@ impl World {
             faults: Faults::new(seed),
             trace: Trace::new(keep_trace),
             effects: 0,
+            acted: 0,
             counter: 0,
             ledgers: BTreeMap::new(),
             runs: BTreeMap::new(),
@@ -198,6 +201,11 @@ impl World {
         self.lock().effects
     }
 
+    /// How many calls that change something have reached an engine.
+    pub fn acted(&self) -> u64 {
+        self.lock().acted
+    }
+
     /// Counts an effect that the test carries out itself, and says what was ordered for it.
     pub fn count_effect(&self, what: &str) -> EffectFate {
         self.lock().begin_effect(what)
@@ -261,10 +269,31 @@ impl World {
         Ok(())
     }
 
-    /// No engine has this workspace.
-    pub fn is_missing(&self, workspace: &WorkspaceId) -> bool {
+    /// The engine that `driver` leads to does not have this workspace.
+    pub fn is_missing(&self, driver: &str, workspace: &WorkspaceId) -> bool {
         let inner = self.lock();
-        !inner.engines.values().any(|engine| engine.workspaces.contains_key(workspace))
+        inner.engine(driver).is_none_or(|engine| !engine.workspaces.contains_key(workspace))
+    }
+
+    /// How many backings, up or down, are made on this workspace.
+    pub fn uses_of(&self, workspace: &WorkspaceId) -> usize {
+        let inner = self.lock();
+        let backings = inner.engines.values().flat_map(|engine| engine.backings.values());
+        backings.filter(|backing| backing.made_from.spec.workspace == *workspace).count()
+    }
+
+    /// Some command that will end by itself is still at work.
+    pub fn is_busy(&self) -> bool {
+        let inner = self.lock();
+        let mut backings = inner.engines.values().flat_map(|engine| engine.backings.values());
+        backings.any(|backing| {
+            if !speaks(backing.state) {
+                return false;
+            }
+            let main = backing.supervisor.as_ref().map(|pid_1| pid_1.main);
+            let Some(MainStatus::Running { restart, .. }) = main else { return false };
+            MainCommand::of(&backing.made_from.spec, restart) != MainCommand::Forever
+        })
     }
 
     /// Some execution of the sandbox's command has a result on its disk or had one.
@@ -319,6 +348,25 @@ impl Inner {
 
     pub(super) fn engine(&self, driver: &str) -> Option<&Engine> {
         self.engines.get(&self.endpoints.get(driver)?.engine)
+    }
+
+    /// The engine that has this run of the sandbox's backing, wherever drivers lead to now: a
+    /// session goes to a process and not through its engine.
+    pub(super) fn engine_with(&self, id: &SandboxId, run: &str) -> Option<String> {
+        let mut engines = self.engines.iter();
+        let is_it = |backing: &SimBacking| backing.backing_run.as_deref() == Some(run);
+        let found = engines.find(|(_, engine)| engine.backings.get(id).is_some_and(is_it));
+        found.map(|(name, _)| name.clone())
+    }
+
+    /// The engine that has a running backing of the sandbox.
+    pub(super) fn engine_running(&self, id: &SandboxId) -> Option<String> {
+        let mut engines = self.engines.iter();
+        let runs = |backing: &SimBacking| {
+            speaks(backing.state) && backing.supervisor.as_ref().is_some_and(|s| !s.mute)
+        };
+        let found = engines.find(|(_, engine)| engine.backings.get(id).is_some_and(runs));
+        found.map(|(name, _)| name.clone())
     }
 
     pub(super) fn begin_effect(&mut self, what: &str) -> EffectFate {

@@ -65,6 +65,7 @@ pub(crate) async fn compare(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<()
             .to_owned();
         hold(shared, "StoreRolledBack", message, evidence).await;
     }
+    note_left_alone(shared, slot, &found);
     slot.set_compared(found.engine.clone());
     wake_what_differs(shared, slot, &found);
     if !shared.on_hold() {
@@ -113,6 +114,21 @@ pub(crate) fn evidence(shared: &Shared, found: &Found) -> Vec<String> {
         }
     }
     lines
+}
+
+/// Which workspaces are used by backings that have neither record nor tombstone.
+pub(crate) fn note_left_alone(shared: &Shared, slot: &Slot, found: &Found) {
+    let mut inner = shared.registry.inner();
+    let unknown = |backing: &&FoundBacking| {
+        !inner.entries.contains_key(&backing.id)
+            && !inner.tombstones.contains_key(backing.id.as_str())
+    };
+    let used = found.backings.iter().filter(unknown).filter_map(|backing| {
+        let made = backing.made_from.as_ref()?;
+        Some((made.spec.workspace.clone(), backing.id.clone()))
+    });
+    let used = used.collect();
+    inner.left_alone.insert(slot.driver.name().to_owned(), used);
 }
 
 fn wake_what_differs(shared: &Shared, slot: &Slot, found: &Found) {

@@ -163,6 +163,9 @@ async fn ensure_workspace(
         WorkspaceReport::Bound { handle } => {
             shared.registry.stage_workspace(workspace_id, |workspace| {
                 workspace.marked = true;
+                if workspace.engine.is_none() {
+                    workspace.engine.clone_from(&record.observed.engine);
+                }
                 workspace.handle = Some(handle);
             });
             report::workspace_seen(shared, &record.id, WorkspaceSeen::Bound);

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use sandkeep_core::{
-    Backing, BackingReport, Observation, Record, RunResult, SandboxId, Timestamp, UnknownWhy, Want,
+    Backing, BackingReport, Go, MainStatus, Observation, Record, RunResult, SandboxId, Session,
+    Timestamp, UnknownWhy, Want,
 };
 use sandkeep_driver::DriverError;
 use sandkeep_store::Priority;
@@ -15,7 +16,7 @@ use crate::sessions::SessionTarget;
 use crate::shared::Shared;
 
 /// A look that takes longer says nothing.
-const LOOK_DEADLINE: Duration = Duration::from_secs(10);
+pub(super) const LOOK_DEADLINE: Duration = Duration::from_secs(10);
 
 /// Brings everything that is known about one sandbox up to date.
 pub(super) async fn observe(shared: &Arc<Shared>, record: &Arc<Record>) {
@@ -27,7 +28,9 @@ pub(super) async fn observe(shared: &Arc<Shared>, record: &Arc<Record>) {
     let (observed, error) = look(shared, &slot, record).await;
     note_change(shared, record, &observed);
     shared.registry.stage_observation(id, record.intent.generation, Some(observed), error);
+    note_mark(shared, id);
     want_session(shared, &slot, id);
+    take_execution(shared, id).await;
     take_result(shared, id).await;
     claim_workspace(shared, id).await;
 }
@@ -45,7 +48,7 @@ async fn look(
     };
     match seen {
         Ok(report) => {
-            let report = believe(record, report);
+            let report = believe(recorded_engine(shared, record), report);
             (record.observe(&report, now), None)
         }
         Err(error) => {
@@ -55,16 +58,39 @@ async fn look(
     }
 }
 
+/// The engine that the backing was made on; before there is one, the engine that its workspace is
+/// on.
+fn recorded_engine(shared: &Shared, record: &Record) -> Option<String> {
+    record
+        .observed
+        .engine
+        .clone()
+        .or_else(|| shared.registry.workspace(&record.intent.spec.workspace)?.engine.clone())
+}
+
 /// Absence is believed from the recorded engine only.
-fn believe(record: &Record, report: BackingReport) -> BackingReport {
-    let recorded = record.observed.engine.as_ref();
-    let other = recorded.is_some() && report.engine.is_some() && recorded != report.engine.as_ref();
+fn believe(recorded: Option<String>, report: BackingReport) -> BackingReport {
+    let other = recorded.is_some() && report.engine.is_some() && recorded != report.engine;
     if report.backing == Backing::Absent && other {
         let message = "another engine answers than the one it was made on".to_owned();
         let backing = Backing::Unknown { why: UnknownWhy::OtherEngine, message };
-        return BackingReport { backing, ..report };
+        return BackingReport { backing, engine: None, ..report };
     }
     report
+}
+
+/// A backing that ever ran proves that its workspace was marked, for its start has checked that. A
+/// gateway that died before it could store the mark learns it again here, before any work is done.
+fn note_mark(shared: &Shared, id: &SandboxId) {
+    let Some(record) = shared.registry.record(id) else { return };
+    let workspace_id = &record.intent.spec.workspace;
+    let unmarked = |id| shared.registry.workspace(id).is_some_and(|workspace| !workspace.marked);
+    if record.observed.incarnation > 0 && unmarked(workspace_id) {
+        shared.registry.stage_workspace(workspace_id, |workspace| {
+            workspace.marked = true;
+            workspace.engine.clone_from(&record.observed.engine);
+        });
+    }
 }
 
 fn not_seen(error: &DriverError) -> BackingReport {
@@ -125,6 +151,58 @@ fn want_session(shared: &Shared, slot: &Slot, id: &SandboxId) {
         _ => {
             shared.sessions.release(id);
             shared.registry.listening(id, 0, Timestamp::EPOCH);
+        }
+    }
+}
+
+/// A supervisor that is at a newer execution than the record knows, or has the result of one: the
+/// record was rebuilt or is an old copy. What is found counts as ordered, so that it is neither
+/// carried out again nor ordered for ever without effect.
+async fn take_execution(shared: &Arc<Shared>, id: &SandboxId) {
+    let Some(record) = shared.registry.record(id) else { return };
+    let at = shared.clock.now();
+    let running = match shared.sessions.session(id) {
+        Session::Connected { incarnation, main, .. }
+            if incarnation == record.observed.incarnation =>
+        {
+            order_of(main, incarnation, at)
+        }
+        _ => None,
+    };
+    let ended = shared.sessions.result(id).map(|result| Go {
+        run: result.run,
+        restart: result.restart,
+        // An old copy of the store counts incarnations anew.
+        incarnation: result.incarnation.min(record.observed.incarnation),
+        at,
+    });
+    let newest = running.into_iter().chain(ended).max_by_key(|go| (go.run, go.restart));
+    let known = record.attempt.go.map(|go| (go.run, go.restart));
+    let news = newest.filter(|go| {
+        go.run >= record.intent.run && known.is_none_or(|known| known < (go.run, go.restart))
+    });
+    let Some(go) = news else { return };
+    let stored = shared.registry.change(id, Priority::Reserve, move |draft| {
+        let intent = &mut draft.record.intent;
+        if go.run > intent.run {
+            intent.run = go.run;
+            intent.generation = (intent.generation + 1).max(go.run);
+        }
+        draft.record.attempt.go = Some(go);
+        draft.events.push(("RunFound", format!("its command is at run {} already", go.run)));
+        true
+    });
+    if let Err(error) = stored.await {
+        tracing::warn!(sandbox = %id, %error, "the run that was found could not be stored");
+    }
+}
+
+/// The order that a supervisor must have had.
+const fn order_of(main: MainStatus, incarnation: u64, at: Timestamp) -> Option<Go> {
+    match main {
+        MainStatus::Waiting => None,
+        MainStatus::Running { run, restart } | MainStatus::Ended { run, restart } => {
+            Some(Go { run, restart, incarnation, at })
         }
     }
 }

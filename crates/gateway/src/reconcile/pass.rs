@@ -3,11 +3,15 @@
 use std::sync::Arc;
 
 use sandkeep_core::attempt;
-use sandkeep_core::{Action, Decision, Observation, SandboxId, WorkspaceId, decide};
+use sandkeep_core::{Action, Decision, Observation, SandboxId, Workspace, WorkspaceId, decide};
 
 use super::execute::{Outcome, execute};
 use super::{Summary, observe, report};
+use crate::drivers::Slot;
 use crate::shared::Shared;
+
+/// How soon a discard that could not be carried out is tried again.
+const DISCARD_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
 
 /// Steps in one pass before others get a turn: more than the longest way between two states.
 const STEPS_PER_PASS: usize = 24;
@@ -87,8 +91,8 @@ pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
     let again = super::queue::Key::Workspace(id.clone());
     let Some(slot) = shared.drivers.get(&workspace.driver) else { return };
     let compared = slot.compared() || super::compare::compare_once(shared, slot).await.is_ok();
-    if !compared {
-        return shared.queue.wake_after(again, std::time::Duration::from_secs(5));
+    if !compared || !may_discard(shared, slot, &workspace).await {
+        return shared.queue.wake_after(again, DISCARD_AGAIN);
     }
     let discarded =
         slot.call("discard", super::execute::DISCARD_DEADLINE, slot.driver.discard_workspace(id));
@@ -98,6 +102,17 @@ pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
     };
     if let Err(error) = outcome {
         tracing::warn!(workspace = %id, error, "the workspace is not discarded yet");
-        shared.queue.wake_after(again, std::time::Duration::from_secs(5));
+        shared.queue.wake_after(again, DISCARD_AGAIN);
     }
+}
+
+/// Not in hold, not while a backing that is not ours uses it, and not on another engine, which
+/// would say that it is done and leave the bytes where they are.
+async fn may_discard(shared: &Shared, slot: &Slot, workspace: &Workspace) -> bool {
+    let engine = slot.look("identity", observe::LOOK_DEADLINE, slot.driver.identity()).await;
+    let same = match (&engine, &workspace.engine) {
+        (Ok(engine), Some(kept_by)) => engine == kept_by,
+        (answer, _) => answer.is_ok(),
+    };
+    same && !shared.on_hold() && shared.registry.inner().left_alone_on(&workspace.id).is_none()
 }

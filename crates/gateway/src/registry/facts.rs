@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use sandkeep_core::{
-    Live, Observation, Record, SandboxId, Session, Timestamp, Want, WorkspaceFacts,
+    Backing, Live, Observation, Record, SandboxId, Session, Timestamp, Want, WorkspaceFacts,
 };
 use sandkeep_store::Event;
 use tokio::sync::watch;
@@ -150,14 +150,28 @@ impl Inner {
         let Some(workspace) = self.workspaces.get(&spec.workspace) else {
             return WorkspaceFacts { forgotten: true, ..WorkspaceFacts::default() };
         };
-        let others = self.entries.values().filter(|entry| entry.record.id != record.id);
-        let shared = record.intent.want == Want::Deleted
-            && others.into_iter().any(|entry| entry.record.intent.spec.workspace == spec.workspace);
+        let users = self.users.get(&spec.workspace);
+        let others = users.into_iter().flatten().filter(|id| **id != record.id);
+        let others = others.filter_map(|id| self.entries.get(id)).map(|entry| &*entry.record);
+        let others: Vec<&Record> = others.collect();
+        let shared = record.intent.want == Want::Deleted && !others.is_empty();
+        let holder = workspace.holder.as_ref().filter(|holder| **holder != record.id);
+        // After a rollback another one may be up on it whatever the old store says.
+        let up = || others.iter().find(|other| may_be_up(other)).map(|other| &other.id);
+        let held_by = holder.or_else(|| self.left_alone_on(&spec.workspace)).or_else(up);
         WorkspaceFacts {
-            held_by: workspace.holder.clone().filter(|holder| *holder != record.id),
+            held_by: held_by.cloned(),
             marked: workspace.marked,
             shared,
             forgotten: false,
         }
+    }
+}
+
+/// It holds compute, or did when it could be looked at last.
+fn may_be_up(record: &Record) -> bool {
+    match record.observed.backing {
+        Backing::Unknown { .. } => record.observed.incarnation > 0,
+        ref seen => seen.is_live(),
     }
 }

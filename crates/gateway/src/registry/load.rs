@@ -45,9 +45,11 @@ impl Inner {
             entries: BTreeMap::new(),
             bearers: BTreeMap::new(),
             workspaces: BTreeMap::new(),
+            users: BTreeMap::new(),
             dirty_workspaces: BTreeSet::new(),
             workspace_names: BTreeMap::new(),
             tombstones: BTreeMap::new(),
+            left_alone: BTreeMap::new(),
             meta: contents.meta.unwrap_or(meta),
         };
         for workspace in contents.workspaces {
@@ -69,12 +71,21 @@ impl Inner {
         if !bearers.contains(&record.id) {
             bearers.push(record.id.clone());
         }
+        let workspace = record.intent.spec.workspace.clone();
+        self.users.entry(workspace).or_default().insert(record.id.clone());
         self.entries.insert(record.id.clone(), Entry::new(record, standing));
     }
 
     /// One less; its watchers are told.
     pub(crate) fn remove(&mut self, id: &SandboxId) {
         let Some(entry) = self.entries.remove(id) else { return };
+        let workspace = &entry.record.intent.spec.workspace;
+        if let Some(users) = self.users.get_mut(workspace) {
+            users.remove(id);
+            if users.is_empty() {
+                self.users.remove(workspace);
+            }
+        }
         if let Some(bearers) = self.bearers.get_mut(&entry.record.name) {
             bearers.retain(|bearer| bearer != id);
             if bearers.is_empty() {

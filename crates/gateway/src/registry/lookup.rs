@@ -51,8 +51,8 @@ impl Registry {
     /// Sandboxes whose spec names this workspace.
     pub(crate) fn users_of(&self, id: &WorkspaceId) -> Vec<Arc<Record>> {
         let inner = self.inner();
-        let records = inner.entries.values().map(|entry| &entry.record);
-        records.filter(|record| record.intent.spec.workspace == *id).cloned().collect()
+        let users = inner.users.get(id).into_iter().flatten();
+        users.filter_map(|user| inner.entries.get(user)).map(|e| Arc::clone(&e.record)).collect()
     }
 }
 

@@ -59,11 +59,24 @@ pub(crate) struct Inner {
     /// All sandboxes of each name: at most one that is not being deleted.
     pub(crate) bearers: BTreeMap<Name, Vec<SandboxId>>,
     pub(crate) workspaces: BTreeMap<WorkspaceId, Arc<Workspace>>,
+    /// The sandboxes whose spec names each workspace, so that a list of 10,000 need not look at
+    /// every pair. The workspace of a sandbox never changes.
+    pub(crate) users: BTreeMap<WorkspaceId, BTreeSet<SandboxId>>,
     /// Workspaces with staged facts that are not durable yet.
     pub(crate) dirty_workspaces: BTreeSet<WorkspaceId>,
     pub(crate) workspace_names: BTreeMap<Name, WorkspaceId>,
     pub(crate) tombstones: BTreeMap<String, Tombstone>,
+    /// By driver: workspaces that a backing without a record uses, and which. It was disowned, or
+    /// nobody has said yet whose it is; either way the workspace is not ours to pass on.
+    pub(crate) left_alone: BTreeMap<String, BTreeMap<WorkspaceId, SandboxId>>,
     pub(crate) meta: Meta,
+}
+
+impl Inner {
+    /// The backing without a record that uses this workspace.
+    pub(crate) fn left_alone_on(&self, id: &WorkspaceId) -> Option<&SandboxId> {
+        self.left_alone.values().find_map(|used| used.get(id))
+    }
 }
 
 impl Registry {

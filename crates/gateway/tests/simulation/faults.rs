@@ -220,6 +220,7 @@ impl Walk {
         self.house.world.note(format_args!("the store is rolled back"));
         self.house.world.forgive_runs();
         self.adrift = true;
+        self.hold_has_cause = true;
         self.house.start().await;
         let look = self.rng.millis(30_000, 90_000);
         self.pass(look).await?;
@@ -253,6 +254,7 @@ impl Walk {
     /// The home is found on another machine.
     async fn move_home(&mut self) -> Result<(), String> {
         self.count(FaultKind::HomeCopied);
+        self.hold_has_cause = true;
         self.house.kill("its home is moved");
         let number = self.rng.next() % 1000;
         self.house.machine = format!("machine-{number}");

@@ -96,7 +96,11 @@ fn held(house: &House, snapshot: &Snapshot) -> Result<(), String> {
     let there = holder.is_some_and(|holder| {
         holder != snapshot.record.id && house.gateway().get(holder.as_str()).is_ok()
     });
-    if there || house.world.uses_of(&snapshot.record.intent.spec.workspace) > 0 { Ok(()) } else { Err("waits for a workspace that nobody holds".to_owned()) }
+    if there || house.world.uses_of(&snapshot.record.intent.spec.workspace) > 0 {
+        Ok(())
+    } else {
+        Err("waits for a workspace that nobody holds".to_owned())
+    }
 }
 
 /// Backings and workspaces that nobody knows any more.

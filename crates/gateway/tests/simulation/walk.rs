@@ -32,6 +32,8 @@ pub(crate) struct Walk {
     pub(crate) tally: Tally,
     pub(crate) mending: Vec<Mend>,
     pub(crate) next_name: u64,
+    /// The store was rolled back or the home moved at some time: a hold has a cause.
+    pub(crate) hold_has_cause: bool,
     /// Promises were given up: the store was rolled back and nobody has said whose all this is.
     pub(crate) adrift: bool,
     pub(crate) copies: Vec<sandkeep_store::memory::MemorySnapshot>,
@@ -71,6 +73,7 @@ pub(crate) async fn walk(seed: u64, keep_trace: bool) -> Walked {
         tally: Tally { seeds: 1, ..Tally::default() },
         mending: Vec::new(),
         next_name: 0,
+        hold_has_cause: false,
         adrift: false,
         copies: Vec::new(),
     };
@@ -103,6 +106,9 @@ impl Walk {
     }
 
     async fn step(&mut self) -> Result<(), String> {
+        if self.house.gateway().hold().is_some() && self.rng.chance(300) {
+            return self.end_adrift().await;
+        }
         if self.rng.chance(550) { self.verb().await } else { self.fault().await }
     }
 
@@ -122,6 +128,10 @@ impl Walk {
 
     pub(crate) fn check(&mut self) -> Result<(), String> {
         self.tally.sandbox_ms += u64::try_from(self.book.entries.len()).unwrap_or(0) * 2000;
+        if self.house.gateway().hold().is_some() && !self.hold_has_cause {
+            let hold = self.house.gateway().hold();
+            return Err(format!("the gateway is in hold without cause: {hold:?}"));
+        }
         if self.adrift {
             // What is wrong at this moment may be what a user has to say something about.
             return match self.house.world.violations().first() {
@@ -220,6 +230,9 @@ impl Walk {
             let open = unsettled(&self.house, &self.book);
             if open.is_empty() {
                 break;
+            }
+            if self.house.gateway().hold().is_some() {
+                self.end_adrift().await?;
             }
             if self.house.world.elapsed() - begun > CONVERGES_WITHIN {
                 return Err(format!("never comes about: {}", open.join("; ")));
