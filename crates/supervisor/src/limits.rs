@@ -11,6 +11,9 @@ pub struct ChildLimits {
 /// Descriptors that [`MAX_LIVE`](crate::exec::table::MAX_LIVE) execs could use, and some more.
 const OPEN_FILES: u64 = 4096;
 
+/// A tenth of the memory that there is: more than PID 1 ever has.
+const OOM_SCORE_ADJUSTMENT: &str = "100";
+
 impl ChildLimits {
     /// Raises PID 1's own limit of open files, and remembers what children shall have.
     pub fn take() -> Self {
@@ -22,8 +25,12 @@ impl ChildLimits {
         Self { open_files }
     }
 
-    /// In a child: its own limits. No core files: they would fill the workspace.
+    /// In a child: its own limits, and the first place when memory runs out: PID 1 must not be
+    /// taken for one of many small processes. No core files: they would fill the workspace.
     pub fn apply(&self) {
+        // More than the driver gave to PID 1, so nobody forbids it; where /proc is not there the
+        // kernel chooses by size alone.
+        drop(std::fs::write("/proc/self/oom_score_adj", OOM_SCORE_ADJUSTMENT));
         let _ = setrlimit(Resource::Nofile, self.open_files);
         let core = getrlimit(Resource::Core);
         let _ = setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: core.maximum });

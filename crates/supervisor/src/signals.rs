@@ -10,6 +10,9 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 
 use rustix::io::Errno;
 
+/// Reads of a full buffer before other work has its turn.
+const READS_AT_ONCE: usize = 8;
+
 /// What came.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Arrived {
@@ -17,6 +20,8 @@ pub struct Arrived {
     pub child: bool,
     /// Someone who may says: stop.
     pub stop: bool,
+    /// There are more to be read.
+    pub more: bool,
 }
 
 /// All signals, as a descriptor.
@@ -51,12 +56,13 @@ impl Signals {
         self.fd.as_fd()
     }
 
-    /// Reads what is pending, all of it: a signal that is pending twice is one.
+    /// Reads what is pending, a bounded part of it: whoever is inside can queue signals faster than
+    /// they are read.
     pub fn take(&self) -> Arrived {
         const SIZE: usize = size_of::<libc::signalfd_siginfo>();
         let mut arrived = Arrived::default();
         let mut buffer = [0; SIZE * 16];
-        loop {
+        for _ in 0..READS_AT_ONCE {
             let count = match rustix::io::read(&self.fd, &mut buffer) {
                 Ok(count) => count,
                 Err(Errno::INTR) => continue,
@@ -73,6 +79,8 @@ impl Signals {
                 return arrived;
             }
         }
+        arrived.more = true;
+        arrived
     }
 
     fn note(&self, info: &libc::signalfd_siginfo, arrived: &mut Arrived) {

@@ -53,6 +53,8 @@ pub struct Supervisor {
     spool: Spool,
     missing_guards: Vec<String>,
     boot_nonce: u64,
+    /// What the gateway's clock is ahead of this machine's; 0 if hardly.
+    clock_lag_ms: i64,
     /// Signals may be read.
     signals_pending: bool,
     /// Perhaps some are not reaped yet.
@@ -68,8 +70,9 @@ impl Supervisor {
     pub fn new(given: Given) -> io::Result<Self> {
         let poller = Poller::new()?;
         poller.watch(given.signals.fd(), Token::Signals)?;
-        let results = Results::load(&given.state)?;
-        let spool = Spool::load(&given.state)?;
+        // A state directory that cannot be read is as good as an empty one: the sandbox must start.
+        let results = Results::load(&given.state).unwrap_or_default();
+        let spool = Spool::load(&given.state).unwrap_or_default();
         Ok(Self {
             poller,
             signals: given.signals,
@@ -83,6 +86,7 @@ impl Supervisor {
             spool,
             missing_guards: given.missing_guards,
             boot_nonce: random()?,
+            clock_lag_ms: 0,
             signals_pending: true,
             children_ended: true,
             first_turn: 0,
@@ -112,7 +116,7 @@ impl Supervisor {
             let was_full = !self.session.takes_bulk();
             self.flush();
             busy |= was_full && self.session.takes_bulk();
-            busy |= self.session.has_more() || self.children_ended;
+            busy |= self.session.has_more() || self.children_ended || self.signals_pending;
             if self.is_done() {
                 return Ok(());
             }
@@ -187,8 +191,9 @@ impl Supervisor {
         Some(next.saturating_sub(now) + 1)
     }
 
+    /// The time of day: the machine's, unless that was left behind and the gateway knows better.
     fn wall_ms(&self) -> u64 {
-        wall_ms()
+        wall_ms().saturating_add_signed(self.clock_lag_ms)
     }
 }
 

@@ -65,9 +65,12 @@ fn arguments_environment_and_directory_arrive_unchanged() {
     let told = Process {
         env: vec!["A=1 2".into(), "HOME=/tmp".into()],
         workdir: "/usr".into(),
-        ..shell("echo $A $HOME $PWD $USER; umask; ulimit -c")
+        ..shell(
+            "echo $A $HOME $PWD $USER; umask; ulimit -c; test $(cat /proc/self/oom_score_adj) -gt 0",
+        )
     };
-    assert_eq!(link.run(2, "b", told).text(), "1 2 /tmp /usr root\n0022\n0\n");
+    let output = link.run(2, "b", told);
+    assert_eq!((output.text().as_str(), output.exited.code), ("1 2 /tmp /usr root\n0022\n0\n", 0));
 }
 
 #[test]

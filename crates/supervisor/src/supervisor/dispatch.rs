@@ -12,7 +12,7 @@ use super::Supervisor;
 use crate::clock::now_ms;
 use crate::exec::input::OutOfWindow;
 use crate::exec::terminal;
-use crate::{signals, usage};
+use crate::{clock, signals, usage};
 
 /// Frames taken before bytes are moved and children are looked after.
 const FRAMES_AT_ONCE: usize = 64;
@@ -168,6 +168,7 @@ impl Supervisor {
             return Err(Wrong::RefusedThere);
         }
         self.session.welcomed(welcome.incarnation);
+        self.clock_lag_ms = clock::lag_ms(welcome.now_ms);
         self.spool.begin_session(&self.state, &welcome.logs);
         Ok(())
     }

@@ -5,7 +5,7 @@ use sandkeep_frames::message::{Channel, ExecAck, ExecEof, ExecExited, StreamByte
 use sandkeep_frames::{Encoded, Kind};
 
 use super::Supervisor;
-use crate::clock::{now_ms, wall_ms};
+use crate::clock::now_ms;
 use crate::exec::Exec;
 use crate::exec::output::Fill;
 use crate::session::Session;
@@ -16,10 +16,11 @@ impl Supervisor {
         let now = now_ms();
         let spare = self.execs.has_plenty();
         let mut more = false;
+        let time_ms = self.wall_ms();
         let (state, spool) = (&self.state, &mut self.spool);
         let mut log = |name: &str, channel: Channel, bytes: &[u8]| {
             let fd = if channel == Channel::Stderr { 2 } else { 1 };
-            spool.append(state, name, fd, wall_ms(), bytes);
+            spool.append(state, name, fd, time_ms, bytes);
         };
         for (_, exec) in self.execs.iter_mut() {
             exec.input.write();

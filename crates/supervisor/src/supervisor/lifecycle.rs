@@ -42,6 +42,7 @@ impl Supervisor {
         } else {
             Arrived::default()
         };
+        self.signals_pending = arrived.more;
         self.children_ended |= arrived.child;
         if self.children_ended {
             self.reap();

@@ -83,8 +83,22 @@ impl Sandbox {
         unsafe { libc::kill(self.pid(), signal) };
     }
 
+    /// The supervisor dies, and with it what it started, as with a PID namespace.
     pub fn kill(&mut self) {
         let mut child = self.child.take().unwrap();
+        // Stopped, it starts nothing more while its children are looked for.
+        let pid = i32::try_from(child.id()).unwrap();
+        // SAFETY: no memory effects; our own child, not yet waited for.
+        unsafe { libc::kill(pid, libc::SIGSTOP) };
+        let children = std::fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+        for child in children.unwrap_or_default().split_whitespace() {
+            let child: i32 = child.parse().unwrap();
+            // SAFETY: as above; its children are not reaped, so the numbers are theirs still.
+            unsafe {
+                libc::kill(child, libc::SIGKILL);
+                libc::kill(-child, libc::SIGKILL);
+            }
+        }
         child.kill().unwrap();
         child.wait().unwrap();
     }
@@ -103,9 +117,8 @@ impl Sandbox {
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            drop(child.kill());
-            drop(child.wait());
+        if self.child.is_some() {
+            self.kill();
         }
     }
 }
@@ -157,6 +170,12 @@ impl Link {
                 Err(error) => panic!("nothing came: {error}"),
             }
         }
+    }
+
+    /// Reads and forgets. False: the connection is over.
+    pub fn read_some(&mut self) -> bool {
+        let mut buffer = vec![0; 64 * 1024];
+        self.stream.read(&mut buffer).is_ok_and(|count| count > 0)
     }
 
     /// The next frame of that kind; others are passed over.
