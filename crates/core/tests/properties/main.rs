@@ -1,6 +1,7 @@
 //! What must hold for any record, any live facts and any time, also for such as no gateway makes.
 
 mod any;
+mod broken;
 mod twin;
 
 use std::time::Duration;
