@@ -1,6 +1,5 @@
 //! The driver's face: each call of the trait, handed to the part that does it.
 
-use std::fs;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -74,15 +73,7 @@ impl Driver for LocalDriver {
     }
 
     async fn list(&self) -> Result<Vec<FoundBacking>, DriverError> {
-        let failed = |error| io_failure("list", "the sandboxes", &error);
-        let mut found = Vec::new();
-        for entry in fs::read_dir(self.local.home.sandboxes()).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
-            found.extend(self.local.found(&id)?);
-        }
-        found.retain(|backing| backing.gateway == self.local.gateway);
-        Ok(found)
+        self.aside(Local::list).await
     }
 
     async fn list_workspaces(&self) -> Result<Vec<FoundWorkspace>, DriverError> {

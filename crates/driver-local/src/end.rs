@@ -125,7 +125,10 @@ impl Local {
         self.clear_group(id, &self.helper_group(id)).await?;
         let group = self.group(id);
         if group.exists() {
-            self.keep_oom(id, asked).map_err(failed("the record"))?;
+            // On a full disk it ends all the same.
+            if let Err(error) = self.keep_oom(id, asked) {
+                tracing::warn!(%id, %error, "that memory ran out is not kept");
+            }
             self.clear_group(id, &group).await?;
         }
         absent_is_done(fs::remove_dir_all(self.home.runtime().join(id.as_str())))

@@ -10,7 +10,7 @@
 //!   yes        yes               no              no          exited; another boot: lost
 //! ```
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
 
@@ -135,8 +135,21 @@ impl Local {
         (backing, Some(record.birth.name()))
     }
 
-    /// What lies in the home under this id, for `list`.
-    pub(crate) fn found(&self, id: &SandboxId) -> Result<Option<FoundBacking>, DriverError> {
+    /// Every backing in the home that is this gateway's.
+    pub(crate) fn list(&self) -> Result<Vec<FoundBacking>, DriverError> {
+        let failed = |error| io_failure("list", "the sandboxes", &error);
+        let mut found = Vec::new();
+        for entry in fs::read_dir(self.home.sandboxes()).map_err(failed)? {
+            let name = entry.map_err(failed)?.file_name();
+            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+            found.extend(self.found(&id)?);
+        }
+        found.retain(|backing| backing.gateway == self.gateway);
+        Ok(found)
+    }
+
+    /// What lies in the home under this id.
+    fn found(&self, id: &SandboxId) -> Result<Option<FoundBacking>, DriverError> {
         match self.label(id) {
             Ok(None) => Ok(None),
             Ok(Some(label)) => Ok(Some(FoundBacking {

@@ -209,6 +209,11 @@ isolation! {
         held_by(&["only_loopback"], &[Guard::Network], &[]).await;
     }
 
+    a_server_can_be_started_on_any_port: {
+        let done = Probed::new(&[], &[]).await.probe(&["first_ports_can_be_opened"]).await;
+        assert_eq!(done.code, 0, "{done:?}");
+    }
+
     sockets_of_other_families_are_denied: {
         let vsock = ["socket_is_denied", "40", "1", "0"];
         let packet = ["socket_is_denied", "17", "3", "0"];

@@ -318,7 +318,12 @@ fn staging_place(launch: &Launch) -> Result<PathBuf, Failure> {
     let fits = |place: &&&str| {
         let open = fs::symlink_metadata(place)
             .is_ok_and(|metadata| metadata.is_dir() && metadata.mode() & 0o001 != 0);
-        open && !launch.sandbox_dir.starts_with(place) && !launch.runtime_dir.starts_with(place)
+        let image = match &launch.image {
+            Image::Directory(path) => Path::new(path).starts_with(place),
+            Image::Host | Image::Oci(_) => false,
+        };
+        let ours = [&launch.sandbox_dir, &launch.runtime_dir, &launch.template];
+        open && !image && !ours.iter().any(|path| path.starts_with(place))
     };
     let found = ["/mnt", "/media", "/srv", "/opt", "/home", "/var", "/tmp"];
     found.iter().find(fits).map(PathBuf::from).ok_or_else(|| {

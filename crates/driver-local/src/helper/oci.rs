@@ -59,10 +59,19 @@ pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
             "gidMappings": ids,
             "cgroupsPath": format!("/{}", launch.cgroup),
             "resources": resources(launch),
+            "sysctl": settings(launch),
             "maskedPaths": masked,
             "readonlyPaths": read_only,
         },
     })
+}
+
+/// Root inside has no capability to open the first ports; on a network of its own anybody may.
+fn settings(launch: &Launch) -> Value {
+    match launch.guards(Guard::Network) {
+        true => json!({ "net.ipv4.ip_unprivileged_port_start": "0" }),
+        false => json!({}),
+    }
 }
 
 fn namespaces(launch: &Launch) -> Vec<Value> {
