@@ -94,7 +94,10 @@ fn connected(record: &Record, live: &Live) -> Condition {
 
 fn limits(record: &Record) -> Condition {
     let unenforced = &record.observed.unenforced_limits;
-    let (status, reason) = if unenforced.is_empty() {
+    let (status, reason) = if record.observed.generation.is_none() {
+        // No backing has been seen that could enforce them.
+        (Status::Unknown, Reason::NotYetObserved)
+    } else if unenforced.is_empty() {
         (Status::True, Reason::LimitsEnforced)
     } else {
         (Status::False, Reason::LimitsNotEnforced)
