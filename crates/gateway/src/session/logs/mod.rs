@@ -10,6 +10,7 @@
 
 mod name;
 mod news;
+mod queue;
 mod reading;
 mod scribe;
 mod select;
@@ -32,8 +33,9 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 
 use self::news::News;
+use self::queue::{Job, Queue};
 use self::reading::{More, Reader};
-use self::scribe::{Job, Queue, Scribe};
+use self::scribe::Scribe;
 use self::select::{Lines, Selection};
 use crate::clock::Clock;
 use crate::session::link::Link;
@@ -113,7 +115,7 @@ impl LogStore {
     ) -> Vec<LogAck> {
         let (have, answer) = oneshot::channel();
         let offers = offers.to_vec();
-        self.put(Job::Offered { id: id.clone(), nonce: boot_nonce, offers, have });
+        self.put(id, Job::Offered { nonce: boot_nonce, offers, have });
         answer.await.unwrap_or_default()
     }
 
@@ -133,8 +135,8 @@ impl LogStore {
             entries: Bytes::new(),
             complete: data.complete,
         };
-        let append = |data| Job::Append { id: id.clone(), data, link: Arc::downgrade(link) };
-        if !self.put(append(data)) && !self.put(append(gap)) {
+        let append = |data| Job::Append { data, link: Arc::downgrade(link) };
+        if !self.put(id, append(data)) && !self.put(id, append(gap)) {
             tracing::warn!(sandbox = %id, "log dropped: the disk stands still");
         }
     }
@@ -174,13 +176,13 @@ impl LogStore {
     /// Removes everything kept for this sandbox; who follows it comes to an end.
     pub async fn forget(&self, id: &SandboxId) {
         let (gone, is_gone) = oneshot::channel();
-        self.put(Job::Forget { id: id.clone(), gone });
+        self.put(id, Job::Forget { gone });
         // A thread that could not be made has written nothing either.
         let _told = is_gone.await;
         self.news.end(id);
     }
 
-    fn put(&self, job: Job) -> bool {
+    fn put(&self, id: &SandboxId, job: Job) -> bool {
         let mut started = lock(&self.started);
         if !*started {
             let scribe = Scribe::new(
@@ -197,7 +199,7 @@ impl LogStore {
             *started = true;
         }
         drop(started);
-        self.queue.put(job)
+        self.queue.put(id, job)
     }
 }
 

@@ -212,7 +212,7 @@ async fn read_as_a_client(exec: ExecStream) {
 
 async fn storm(sent: Vec<Sent>) {
     let world = World::new();
-    let neighbour = world.beside();
+    let neighbour = world.beside(2);
     let mut quiet = neighbour.connected(1).await;
     let mut peer = world.connected(1).await;
     let execs = ["a", "b", "c"].map(|id| world.hub.exec_open(&world.id, &spec(), request(id)));

@@ -1,4 +1,5 @@
-//! How fast bytes pass through the hub, over a real socket with a supervisor played by a task.
+//! How fast bytes pass through the hub, over a real socket with a supervisor played by a task; and
+//! what sessions cost at rest.
 //!
 //! `cargo test --release -p sandkeep-gateway --lib throughput -- --ignored --nocapture`
 
@@ -95,4 +96,36 @@ async fn throughput_of_output_and_stdin() {
     }
     supervisor.await.unwrap();
     print("stdin", began);
+}
+
+/// Resident memory of this process in bytes, and CPU time in clock ticks.
+fn usage() -> (u64, u64) {
+    let field = |path: &str, at: usize| -> u64 {
+        let text = std::fs::read_to_string(path).unwrap();
+        text.split_whitespace().nth(at).unwrap().parse().unwrap()
+    };
+    let ticks = field("/proc/self/stat", 13) + field("/proc/self/stat", 14);
+    (field("/proc/self/statm", 1) * 4096, ticks)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement, not a check"]
+async fn throughput_at_rest_of_a_thousand_sessions() {
+    let world = World::new();
+    let (before, _) = usage();
+    let mut quiet = Vec::new();
+    for number in 0..1000 {
+        let one = world.beside(number);
+        one.want(1);
+        let mut peer = one.dial_socket(1);
+        peer.greet(&hello()).await;
+        tokio::spawn(async move { while peer.next().await.is_some() {} });
+        quiet.push(one);
+    }
+    tokio::time::sleep(std::time::Duration::from_secs(5)).await;
+    let (after, began) = usage();
+    tokio::time::sleep(std::time::Duration::from_secs(60)).await;
+    let (_, ended) = usage();
+    println!("a session: {} bytes, both ends", (after - before) / 1000);
+    println!("CPU over 60 s at rest, both ends: {} ms", (ended - began) * 10);
 }

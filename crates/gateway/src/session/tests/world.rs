@@ -82,10 +82,10 @@ impl World {
     }
 
     /// Another sandbox of the same hub.
-    pub(super) fn beside(&self) -> Self {
+    pub(super) fn beside(&self, number: u64) -> Self {
         Self {
             hub: Arc::clone(&self.hub),
-            id: SandboxId::from_random(*b"sandbox2"),
+            id: SandboxId::from_random(number.to_le_bytes()),
             driver: Arc::new(Dialled::new()),
             woken: Arc::clone(&self.woken),
             _home: tempfile::tempdir().unwrap(),
