@@ -189,6 +189,13 @@ impl Home {
         i32::try_from(status["pid"].as_i64()?).ok().filter(|pid| *pid > 0)
     }
 
+    /// The id that everything made by this home's gateway carries.
+    #[track_caller]
+    pub fn gateway_id(&self) -> String {
+        let status = self.run(&["gateway", "status", "-o", "json"]).ok().json();
+        status["gateway_id"].as_str().expect("an id").to_owned()
+    }
+
     /// Kills the gateway as a crash would, and waits until it is gone.
     pub fn kill_gateway(&self) {
         let Some(pid) = self.gateway_pid() else { return };

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::Home;
+
 /// Counts of what belongs to one home.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Leftovers {
@@ -17,12 +19,12 @@ pub struct Leftovers {
 }
 
 /// What is there now.
-pub fn leftovers(home: &Path) -> Leftovers {
+pub fn leftovers(home: &Home) -> Leftovers {
     Leftovers {
-        supervisors: supervisors(home),
-        mounts: mounts(home),
-        cgroups: cgroups(),
-        directories: directories(home),
+        supervisors: supervisors(home.path()),
+        mounts: mounts(home.path()),
+        cgroups: cgroups(&home.gateway_id()),
+        directories: directories(home.path()),
     }
 }
 
@@ -58,25 +60,20 @@ fn mounts(home: &Path) -> Vec<String> {
     table.lines().filter(|line| line.contains(&below)).map(str::to_owned).collect()
 }
 
-fn cgroups() -> Vec<String> {
+/// Groups below the gateway's own, in every hierarchy; the gateway's own is counted too.
+fn cgroups(gateway: &str) -> Vec<String> {
     let mut found = Vec::new();
     for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"] {
-        let ours = Path::new(hierarchy).join("sandkeep");
-        collect_dirs(&ours, 3, &mut found);
-    }
-    found
-}
-
-fn collect_dirs(dir: &Path, depth: usize, found: &mut Vec<String>) {
-    let Ok(entries) = fs::read_dir(dir) else { return };
-    for entry in entries.flatten() {
-        if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-            found.push(entry.path().display().to_string());
-            if depth > 1 {
-                collect_dirs(&entry.path(), depth - 1, found);
-            }
+        let ours = Path::new(hierarchy).join("sandkeep").join(gateway);
+        if ours.is_dir() {
+            found.push(ours.display().to_string());
         }
+        let Ok(entries) = fs::read_dir(ours) else { continue };
+        let groups = entries.flatten().filter(|entry| entry.path().is_dir());
+        found.extend(groups.map(|entry| entry.path().display().to_string()));
     }
+    found.sort();
+    found
 }
 
 fn directories(home: &Path) -> Vec<String> {

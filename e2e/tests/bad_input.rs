@@ -6,7 +6,7 @@ use sandkeep_e2e::Home;
 /// (arguments, exit code, a word of the message)
 const REFUSED: &[(&[&str], i32, &str)] = &[
     (&["create", "--name", "UPPER"], 2, "UPPER"),
-    (&["create", "--name", "-dash"], 2, "dash"),
+    (&["create", "--name=-dash"], 2, "dash"),
     (&["create", "--name", "a/b"], 2, "a/b"),
     (
         &["create", "--name", "0123456789012345678901234567890123456789012345678901234567890123"],
@@ -15,13 +15,13 @@ const REFUSED: &[(&[&str], i32, &str)] = &[
     ),
     (&["create", "--name", "x", "--memory", "lots"], 2, "lots"),
     (&["create", "--name", "x", "--memory", "1"], 2, "memory"),
-    (&["create", "--name", "x", "--cpus", "-1"], 2, "cpus"),
+    (&["create", "--name", "x", "--cpus=-1"], 2, "cpus"),
     (&["create", "--name", "x", "--cpus", "nan"], 2, "cpus"),
     (&["create", "--name", "x", "--pids", "0"], 2, "pids"),
     (&["create", "--name", "x", "--env", "=novalue"], 2, "env"),
     (&["create", "--name", "x", "--label", "no-value"], 2, "label"),
     (&["create", "--name", "x", "--restart", "sometimes"], 2, "sometimes"),
-    (&["create", "--name", "x", "--workdir", "relative"], 2, "workdir"),
+    (&["create", "--name", "x", "--workdir", "relative"], 2, "absolute"),
     (&["create", "--name", "x", "--mount", "/:/host"], 2, "mount"),
     (&["create", "--name", "x", "--mount", "/proc:/host"], 2, "mount"),
     (&["create", "--name", "x", "--mount", "/var/run/docker.sock:/d"], 2, "mount"),
