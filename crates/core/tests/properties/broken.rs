@@ -52,10 +52,12 @@ fn result(run: u64, restart: u32) -> RunResult {
     }
 }
 
+type Break = fn(&mut Record);
+
 #[test]
 fn each_invariant_is_named_when_it_is_broken() {
     assert_eq!(check(&sound()), None);
-    let breaks: [(&str, fn(&mut Record)); 17] = [
+    let breaks: [(&str, Break); 17] = [
         ("generations start at 1", |record| record.intent.generation = 0),
         ("runs start at 1", |record| record.intent.run = 0),
         ("each run is a change of intent", |record| record.intent.run = 4),
