@@ -21,7 +21,9 @@ pub(super) async fn sandbox(shared: &Arc<Shared>, summary: &Summary, id: &Sandbo
     let mut carried_out: Option<(Action, Observation)> = None;
     for _ in 0..STEPS_PER_PASS {
         let Some(record) = shared.registry.record(id) else { return };
-        observe::observe(shared, &record).await;
+        if observe::observe(shared, &record).await.is_err() {
+            return postpone(shared, id);
+        }
         let Some((record, live)) = shared.facts(id) else { return };
         let decision = decide(&record, &live, shared.clock.now());
         let Some(action) = decision.action.clone() else {
@@ -42,10 +44,11 @@ pub(super) async fn sandbox(shared: &Arc<Shared>, summary: &Summary, id: &Sandbo
         if report::store_attempt(shared, &record, decision.attempt).await.is_err() {
             return postpone(shared, id);
         }
+        let standing = shared.registry.standing(id);
         match execute(shared, id, record.intent.generation, &action).await {
             Outcome::Done => carried_out = Some((action, record.observed.clone())),
             Outcome::Superseded => {}
-            Outcome::Gone => return,
+            Outcome::Gone => return summary.gone(shared, standing),
             Outcome::NotStored => return postpone(shared, id),
         }
     }
@@ -65,6 +68,10 @@ async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decisio
     summary.settled(shared, id);
     if shared.registry.flush(id).await.is_err() {
         // What was seen stays staged; seeing it again costs nothing.
+        return postpone(shared, id);
+    }
+    if shared.sessions.result(id).is_some() {
+        // It could not be stored; nobody else brings it again while the session lasts.
         return postpone(shared, id);
     }
     if let Some(at) = decision.wake_at {

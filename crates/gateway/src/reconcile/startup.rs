@@ -1,8 +1,9 @@
 //! The start-up line: how the sandboxes were found, said once when each was looked at.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
-use sandkeep_core::{Phase, SandboxId, WaitsFor};
+use sandkeep_core::{Phase, Reason, SandboxId, View, WaitsFor};
 
 use crate::registry::Standing;
 use crate::shared::Shared;
@@ -11,7 +12,12 @@ use crate::shared::Shared;
 #[derive(Debug)]
 pub(crate) struct Summary {
     left: AtomicUsize,
+    /// On the monotonic clock.
+    begun: Duration,
 }
+
+/// Supervisors try to connect at least once a second; the rest is for a machine that is busy.
+const RECONNECT_WITHIN: Duration = Duration::from_secs(15);
 
 impl Summary {
     /// From what was loaded.
@@ -20,7 +26,7 @@ impl Summary {
         if left == 0 {
             tracing::info!("started: no sandboxes");
         }
-        Self { left: AtomicUsize::new(left) }
+        Self { left: AtomicUsize::new(left), begun: shared.clock.monotonic() }
     }
 
     /// The sandbox was not as intended: something is being done.
@@ -38,9 +44,7 @@ impl Summary {
         }
         let Some(view) = shared.view(id) else { return };
         let startup = &shared.metrics.startup;
-        let arriving = matches!(view.phase, Phase::Starting | Phase::Provisioning | Phase::Unknown)
-            && view.waits_for == Some(WaitsFor::Time);
-        if arriving {
+        if self.is_arriving(shared, &view) {
             return;
         }
         let gauge = match (view.waits_for, standing) {
@@ -51,6 +55,28 @@ impl Summary {
         };
         gauge.increment();
         shared.registry.set_standing(id, Standing::Settled);
+        self.count_down(shared);
+    }
+
+    /// A deletion that was under way when the last gateway ended has come to its end.
+    pub(super) fn gone(&self, shared: &Shared, standing: Option<Standing>) {
+        if matches!(standing, Some(Standing::Loaded | Standing::Acting)) {
+            shared.metrics.startup.recovered.increment();
+            self.count_down(shared);
+        }
+    }
+
+    /// On its way: a supervisor that has had no time to connect again yet is not lost.
+    fn is_arriving(&self, shared: &Shared, view: &View) -> bool {
+        let under_way =
+            matches!(view.phase, Phase::Starting | Phase::Provisioning | Phase::Unknown);
+        let reconnecting = view.reason == Reason::SessionLost.as_str()
+            && shared.clock.monotonic() < self.begun + RECONNECT_WITHIN;
+        under_way && (view.waits_for == Some(WaitsFor::Time) || reconnecting)
+    }
+
+    fn count_down(&self, shared: &Shared) {
+        let startup = &shared.metrics.startup;
         if self.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             tracing::info!(
                 resumed = startup.resumed.get(),
