@@ -44,8 +44,8 @@ fn image_directory() -> tempfile::TempDir {
         fs::copy(program, image.path().join("bin").join(name)).unwrap();
         let libraries = std::process::Command::new("ldd").arg(program).output().unwrap();
         for word in String::from_utf8(libraries.stdout).unwrap().split_whitespace() {
-            if word.starts_with('/') {
-                let target = image.path().join(&word[1..]);
+            if let Some(path) = word.strip_prefix('/') {
+                let target = image.path().join(path);
                 fs::create_dir_all(target.parent().unwrap()).unwrap();
                 fs::copy(word, target).unwrap();
             }

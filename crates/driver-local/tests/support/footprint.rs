@@ -15,7 +15,8 @@ pub(super) fn of(gateway: &str, home: &Path) -> Footprint {
     Footprint(count)
 }
 
-/// Processes whose control group names the gateway.
+/// Processes whose control group names the gateway. One that has ended and waits for the host's
+/// init to take note of it is none.
 pub(super) fn processes(gateway: &str) -> Vec<i32> {
     let mut found = BTreeSet::new();
     for entry in fs::read_dir("/proc").unwrap().flatten() {
@@ -23,7 +24,9 @@ pub(super) fn processes(gateway: &str) -> Vec<i32> {
             continue;
         };
         let group = fs::read_to_string(entry.path().join("cgroup")).unwrap_or_default();
-        if group.contains(&format!("sandkeep/{gateway}/")) {
+        let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
+        let ended = status.lines().any(|line| line.starts_with("State:\tZ"));
+        if !ended && group.contains(&format!("sandkeep/{gateway}/")) {
             found.insert(pid);
         }
     }
