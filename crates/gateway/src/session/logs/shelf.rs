@@ -18,6 +18,15 @@ const SANDBOX_BYTES: u64 = 64 * 1024 * 1024;
 /// Sources that one sandbox may have.
 const SOURCES: usize = 1024;
 
+/// Whether the directory is there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Made {
+    NotKnown,
+    /// Its name may be lost with the machine.
+    Volatile,
+    Durable,
+}
+
 /// The logs of one sandbox.
 #[derive(Debug)]
 pub(super) struct Shelf {
@@ -29,8 +38,10 @@ pub(super) struct Shelf {
     writes: u64,
     /// The directory has names that are not durable yet.
     new_names: bool,
-    /// The directory is known to be there.
-    made: bool,
+    /// The directory is known to be there, and durably so.
+    made: Made,
+    /// The file that names `boot`; `None`: not there yet.
+    boot_marked: Option<u64>,
 }
 
 impl Shelf {
@@ -42,7 +53,8 @@ impl Shelf {
             boot: None,
             writes: 0,
             new_names: false,
-            made: false,
+            made: Made::NotKnown,
+            boot_marked: None,
         };
         let (mut segments, mut ends) = (Vec::new(), Vec::new());
         let listed = match fs::read_dir(&shelf.directory) {
@@ -57,7 +69,10 @@ impl Shelf {
                     segments.push((segment, facts.len(), facts.modified()?));
                 }
                 Some(FileName::End(end)) => ends.push(end),
-                Some(FileName::Boot(nonce)) => shelf.boot = Some(nonce),
+                Some(FileName::Boot(nonce)) => {
+                    shelf.boot = Some(nonce);
+                    shelf.boot_marked = Some(nonce);
+                }
                 None => {}
             }
         }
@@ -106,18 +121,8 @@ impl Shelf {
                 source.completed();
             }
         }
-        // Without the mark the next gateway process takes the next PID 1 for this one, and then
-        // believes offers alone.
-        if let Some(old) = self.boot.replace(nonce) {
-            remove(&self.directory.join(boot_name(old)));
-        }
-        let marked = self
-            .make()
-            .and_then(|()| fs::File::create(self.directory.join(boot_name(nonce))).map(drop));
-        if let Err(error) = marked {
-            tracing::warn!(directory = %self.directory.display(), %error, "logs cannot be kept");
-        }
-        self.new_names = true;
+        // Marked on disk with the first bytes: a session that only begins writes nothing.
+        self.boot = Some(nonce);
     }
 
     /// Takes a stretch of a log. An error is a full or broken disk; the stretch is dropped then.
@@ -153,6 +158,9 @@ impl Shelf {
                 Err(error) => self.complain(name, &error),
             }
         }
+        if let Err(error) = self.mark_boot() {
+            self.complain("boot", &error);
+        }
         for name in self.unmarked() {
             let Some(source) = self.sources.get_mut(&name) else { continue };
             match source.mark_end(&self.directory) {
@@ -160,13 +168,40 @@ impl Shelf {
                 Err(error) => self.complain(&name, &error),
             }
         }
-        if std::mem::take(&mut self.new_names)
-            && let Err(error) = fs::File::open(&self.directory).and_then(|dir| dir.sync_all())
-        {
+        if let Err(error) = self.sync_names() {
             self.complain("all", &error);
             return Vec::new();
         }
         acks
+    }
+
+    /// Names of files, and of the directory itself.
+    fn sync_names(&mut self) -> io::Result<()> {
+        if std::mem::take(&mut self.new_names) {
+            fs::File::open(&self.directory)?.sync_all()?;
+        }
+        if self.made == Made::Volatile {
+            if let Some(parent) = self.directory.parent() {
+                fs::File::open(parent)?.sync_all()?;
+            }
+            self.made = Made::Durable;
+        }
+        Ok(())
+    }
+
+    /// Puts the PID 1 on disk. Without it the next gateway process takes the same PID 1 for a new
+    /// one, and then believes its offers alone.
+    fn mark_boot(&mut self) -> io::Result<()> {
+        let Some(nonce) = self.boot.filter(|_| self.boot != self.boot_marked) else {
+            return Ok(());
+        };
+        if let Some(old) = self.boot_marked.take() {
+            remove(&self.directory.join(boot_name(old)));
+        }
+        drop(fs::File::create(self.directory.join(boot_name(nonce)))?);
+        self.boot_marked = Some(nonce);
+        self.new_names = true;
+        Ok(())
     }
 
     fn complain(&self, source: &str, error: &io::Error) {
@@ -181,12 +216,9 @@ impl Shelf {
     }
 
     fn make(&mut self) -> io::Result<()> {
-        if !self.made {
+        if self.made == Made::NotKnown {
             fs::create_dir_all(&self.directory)?;
-            if let Some(parent) = self.directory.parent() {
-                fs::File::open(parent)?.sync_all()?;
-            }
-            self.made = true;
+            self.made = Made::Volatile;
         }
         Ok(())
     }

@@ -273,6 +273,15 @@ async fn a_name_that_is_used_again_is_another_log() {
 }
 
 #[tokio::test]
+async fn a_session_without_output_writes_nothing() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    logs.offered(1, &[]).await;
+    logs.offered(2, &[offer("main-1", 0)]).await;
+    assert!(!home.path().join("logs").exists());
+}
+
+#[tokio::test]
 async fn a_torn_end_is_cut_off_by_the_next_process() {
     let home = tempfile::tempdir().unwrap();
     let logs = Logs::at(home.path());
