@@ -69,7 +69,13 @@ impl Results {
         self.last.is_some() && !self.stored
     }
 
-    fn write(&mut self, state: &StateDir, now_ms: u64) {
+    /// It is kept in memory only, so far.
+    pub fn is_unwritten(&self) -> bool {
+        self.unwritten
+    }
+
+    /// Writes the last result once more.
+    pub fn write(&mut self, state: &StateDir, now_ms: u64) {
         let Some(last) = &self.last else {
             return;
         };

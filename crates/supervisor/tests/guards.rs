@@ -13,7 +13,8 @@ use std::ffi::CString;
 use std::os::unix::net::UnixListener;
 use std::process::{Child, Command, Stdio};
 
-use sandkeep_frames::message::{Hello, Process};
+use prost::Message;
+use sandkeep_frames::message::{ExecSignal, Hello, MainState, Process};
 use support::{Link, process, shell};
 
 /// A supervisor that is PID 1.
@@ -26,20 +27,36 @@ struct Contained {
 impl Contained {
     /// `prefix` is put before the supervisor's own command line.
     fn start(without: &[&str], prefix: &str) -> Self {
+        Self::start_by(&["unshare", "--user", "--map-root-user"], without, prefix)
+    }
+
+    fn start_by(entry: &[&str], without: &[&str], prefix: &str) -> Self {
+        Self::start_on("--bind KEPT", entry, without, prefix)
+    }
+
+    /// With this mounted as the state directory.
+    fn start_on(mount: &str, entry: &[&str], without: &[&str], prefix: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::create_dir(dir.path().join("kept")).unwrap();
-        std::fs::create_dir(dir.path().join("state")).unwrap();
+        for name in ["kept", "state"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
         let listener = UnixListener::bind(dir.path().join("s")).unwrap();
+        // Root inside may be an ordinary user outside.
+        for name in ["", "kept", "state", "s"] {
+            let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+            std::fs::set_permissions(dir.path().join(name), open).unwrap();
+        }
         let script = format!(
-            "mount --bind {0}/kept {0}/state && exec {prefix} {1} init --socket {0}/s \
-             --state {0}/state {2}",
+            "mount {3} {0}/state && exec {prefix} {1} init --socket {0}/s --state {0}/state {2}",
             dir.path().display(),
             env!("CARGO_BIN_EXE_sandkeep-supervisor"),
             without.iter().map(|name| format!("--without-guard {name} ")).collect::<String>(),
+            mount.replace("KEPT", &dir.path().join("kept").display().to_string()),
         );
-        let unshare = Command::new("unshare")
-            .args(["--user", "--map-root-user", "--pid", "--fork", "--kill-child"])
-            .args(["--mount", "--net", "--ipc", "--uts", "--mount-proc", "sh", "-c", &script])
+        let unshare = Command::new(entry[0])
+            .args(&entry[1..])
+            .args(["--pid", "--fork", "--kill-child", "--mount", "--net", "--ipc", "--uts"])
+            .args(["--mount-proc", "sh", "-c", &script])
             .stdin(Stdio::null())
             .stderr(Stdio::null())
             .spawn()
@@ -342,6 +359,82 @@ fn a_guard_that_cannot_be_put_up_stops_the_start() {
     let contained = Contained::start(&["state-hidden"], &allowed);
     let (_, hello) = contained.session();
     assert!(hello.missing_guards.contains(&"capabilities".to_owned()));
+}
+
+/// A user namespace of many ids, which lives as long as its process; only root can make one.
+struct ManyIds(Child);
+
+impl ManyIds {
+    fn make() -> Option<Self> {
+        let user = |pid: &str| std::fs::read_link(format!("/proc/{pid}/ns/user")).unwrap();
+        let holder = Command::new("unshare").args(["--user", "sleep", "1000"]).spawn().unwrap();
+        let (pid, made) = (holder.id().to_string(), Self(holder));
+        while user(&pid) == user("self") {
+            std::thread::yield_now();
+        }
+        for map in ["uid_map", "gid_map"] {
+            std::fs::write(format!("/proc/{pid}/{map}"), "0 100000 65536").ok()?;
+        }
+        Some(made)
+    }
+}
+
+impl Drop for ManyIds {
+    fn drop(&mut self) {
+        drop(self.0.kill());
+        drop(self.0.wait());
+    }
+}
+
+#[test]
+#[allow(clippy::print_stderr, reason = "a skipped test says so")]
+fn another_user_has_its_own_ids_and_its_terminal() {
+    if !can_contain() {
+        return;
+    }
+    let Some(many_ids) = ManyIds::make() else {
+        return eprintln!("skipped: only root can map many ids");
+    };
+    let user = format!("--user=/proc/{}/ns/user", many_ids.0.id());
+    let entry = ["nsenter", &user, "--setuid", "0", "--setgid", "0", "unshare"];
+    let contained = Contained::start_by(&entry, &[], "");
+    let (mut link, _) = contained.session();
+    let script = "id -u; id -g; id -G; grep CapEff /proc/self/status; kill -TERM 1 || echo no; \
+        test -O $(tty) && echo mine";
+    let as_user = |user: &str| Process { user: user.to_owned(), tty: true, ..shell(script) };
+    let text = link.run(1, "a", as_user("1234:55")).text().replace('\r', "");
+    let lines: Vec<_> =
+        text.lines().filter(|line| !line.is_empty() && !line.contains("not permitted")).collect();
+    assert_eq!(lines, ["1234", "55", "55", "CapEff:\t0000000000000000", "no", "mine"]);
+    assert_eq!(link.run(2, "b", as_user("")).text().lines().next(), Some("0"));
+    // PID 1 itself may signal and end it.
+    link.open(3, "c", Process { user: "1234".into(), ..shell("echo up; sleep 1000") });
+    let mut output = support::Output::default();
+    link.wait_for(3, &mut output, "up");
+    link.send(sandkeep_frames::Kind::ExecSignal, 3, &ExecSignal { signal: 15 });
+    link.finish_into(3, &mut output);
+    assert_eq!(output.exited.signal, 15);
+}
+
+#[test]
+fn a_full_state_directory_loses_lines_of_a_log_and_nothing_else() {
+    if !can_contain() {
+        return;
+    }
+    let entry = ["unshare", "--user", "--map-root-user"];
+    let contained = Contained::start_on("-t tmpfs -o size=200k none", &entry, &[], "");
+    let (mut link, _) = contained.session();
+    // Far more than there is room for, and nobody takes it.
+    link.go(1, 0, &["sh", "-c", "yes | head -c 5000000; exit 3"]);
+    assert_eq!(link.main_exit().2.code, 3);
+    assert_eq!(link.run(1, "a", shell("echo well")).text(), "well\n");
+    // Only root can look through PID 1's own descriptors.
+    if let Ok(descriptors) = std::fs::read_dir(format!("/proc/{}/fd", contained.pid())) {
+        let kept =
+            descriptors.flatten().find_map(|fd| std::fs::read(fd.path().join("result")).ok());
+        let kept = MainState::decode(kept.unwrap().as_slice()).unwrap();
+        assert_eq!(kept.exited.unwrap().code, 3);
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 mod support;
 
 use sandkeep_frames::Kind;
-use sandkeep_frames::message::{Go, MainState, ResultStored};
+use sandkeep_frames::message::{Go, MainState, Process, ResultStored};
 use support::{INCARNATION, Output, Sandbox, process, shell, wait_for_file};
 
 #[test]
@@ -129,11 +129,8 @@ fn a_higher_go_replaces_a_running_command() {
 fn a_client_attaches_to_the_main_command() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();
-    let process = sandkeep_frames::message::Process {
-        stdin: true,
-        attached: false,
-        ..shell("echo hello; read x; echo \"got $x\"")
-    };
+    let process =
+        Process { stdin: true, attached: false, ..shell("echo hello; read x; echo \"got $x\"") };
     link.send(
         Kind::Go,
         0,
@@ -179,6 +176,20 @@ fn stop_ends_everything_politely_and_reports() {
 }
 
 #[test]
+fn stop_ends_an_interactive_shell_and_a_stopped_process() {
+    let mut sandbox = Sandbox::start();
+    let mut link = sandbox.session();
+    let shell = Process { tty: true, stdin: true, ..process(&["bash", "-i"]) };
+    link.open(1, "a", shell);
+    link.stdin(1, 0, b"echo $((40 + 2)) ready\n");
+    link.wait_for(1, &mut Output::default(), "42 ready");
+    link.open(2, "b", support::shell("echo up; kill -STOP $$; sleep 1000"));
+    link.wait_for(2, &mut Output::default(), "up");
+    sandbox.signal(libc::SIGTERM);
+    assert!(sandbox.wait().success());
+}
+
+#[test]
 fn stop_ends_also_without_a_gateway() {
     let mut sandbox = Sandbox::start();
     let mut link = sandbox.session();
@@ -204,7 +215,7 @@ fn nothing_new_starts_while_it_stops() {
     let mut sandbox = Sandbox::start();
     let mut link = sandbox.session();
     let script = "trap '' TERM; echo ready; read x; exit 1";
-    let process = sandkeep_frames::message::Process { stdin: true, ..shell(script) };
+    let process = Process { stdin: true, ..shell(script) };
     link.open(1, "a", process);
     let mut output = Output::default();
     link.wait_for(1, &mut output, "ready");

@@ -231,3 +231,6 @@ impl Exec {
         drain.into_iter().chain(patience).min()
     }
 }
+
+#[cfg(test)]
+mod tests;

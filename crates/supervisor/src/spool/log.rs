@@ -219,12 +219,14 @@ impl Log {
         self.acknowledged = self.acknowledged.max(self.start());
     }
 
-    /// An empty segment at the end takes the place of all, so the offset is not lost either.
+    /// An empty segment at the end takes the place of all, so that the next life of PID 1 knows the
+    /// offset. On a full disk there may be no room even for that; then this life alone knows it.
     fn begin_segment(&mut self, state: &StateDir) {
-        if !self.roll(state) {
-            return;
+        let kept = usize::from(self.roll(state));
+        if kept == 0 {
+            self.file = None;
         }
-        while self.segments.len() > 1 {
+        while self.segments.len() > kept {
             self.remove_front(state);
         }
     }

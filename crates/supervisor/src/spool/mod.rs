@@ -141,6 +141,16 @@ impl Spool {
         self.logs.values().all(Log::is_shipped)
     }
 
+    /// Gives up some of a log for what matters more. False: there is nothing to give up.
+    pub fn make_room(&mut self, state: &StateDir) -> bool {
+        let fullest = self.logs.values_mut().max_by_key(|log| log.bytes());
+        let Some(log) = fullest.filter(|log| log.bytes() > 0) else {
+            return false;
+        };
+        log.drop_oldest(state);
+        true
+    }
+
     /// Keeps the sum within its bound: the fullest log loses its oldest segment.
     fn shed(&mut self, state: &StateDir, current: &str) {
         while self.logs.values().map(Log::bytes).sum::<u64>() > MOST_BYTES {

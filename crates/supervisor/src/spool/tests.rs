@@ -190,6 +190,19 @@ fn output_that_the_disk_does_not_take_is_marked_as_a_gap() {
 }
 
 #[test]
+fn room_is_made_for_what_matters_more_and_the_offset_kept() {
+    let mut world = World::new();
+    world.open("main-1");
+    world.write("main-1", &[b'x'; 1000]);
+    let end = world.spool.offers()[0].to;
+    assert!(world.spool.make_room(&world.state));
+    assert_eq!((world.disk_bytes(), world.spool.offers()[0].to), (0, end));
+    assert!(!world.spool.make_room(&world.state));
+    world.write("main-1", b"next");
+    assert_eq!(world.ship(), (end, b"next".to_vec()));
+}
+
+#[test]
 fn a_new_run_completes_the_logs_of_the_others() {
     let mut world = World::new();
     for source in ["main-1", "main-2", "a"] {

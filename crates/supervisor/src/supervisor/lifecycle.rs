@@ -78,6 +78,10 @@ impl Supervisor {
         }
         let result = self.main_state();
         self.results.record(&self.state, result, now_ms());
+        // On a full disk a result is worth more than lines of a log.
+        while self.results.is_unwritten() && self.spool.make_room(&self.state) {
+            self.results.write(&self.state, now_ms());
+        }
         self.tell_main_state();
         self.start_waiting_main();
     }
@@ -86,8 +90,15 @@ impl Supervisor {
     fn stop(&mut self) {
         self.stopping = Some(Stopping { exit_at_ms: None });
         self.main.waiting = None;
-        for pid in self.execs.iter().filter_map(|(_, exec)| exec.pid()) {
+        for (_, exec) in self.execs.iter() {
+            let Some(pid) = exec.pid() else {
+                continue;
+            };
             signal_group(pid, libc::SIGTERM);
+            if exec.is_terminal() {
+                // Interactive shells ignore the first, and end when their terminal goes.
+                signal_group(pid, libc::SIGHUP);
+            }
             // A stopped process hears nothing else.
             signal_group(pid, libc::SIGCONT);
         }

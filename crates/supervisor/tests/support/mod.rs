@@ -40,7 +40,9 @@ impl Sandbox {
     }
 
     pub fn start_supervisor(&mut self) {
-        let child = Command::new(env!("CARGO_BIN_EXE_sandkeep-supervisor"))
+        let built = env!("CARGO_BIN_EXE_sandkeep-supervisor");
+        let program = std::env::var_os("SANDKEEP_SUPERVISOR").unwrap_or_else(|| built.into());
+        let child = Command::new(program)
             .args(["init", "--not-pid1", "--socket"])
             .arg(self.dir.path().join("s"))
             .arg("--state")
