@@ -87,8 +87,6 @@ pub struct Metrics {
     pub store_commits: Counter,
     /// Batches that the store refused, by kind (`DiskFull`, `Conflict` …).
     pub store_errors: Family,
-    /// Sessions with supervisors that are up now.
-    pub sessions_connected: Gauge,
     /// Lines of the timeline dropped because the disk was full.
     pub events_dropped: Counter,
     /// API calls, by method.

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use sandkeep_core::Phase;
+use sandkeep_core::{Phase, Session};
 
-use crate::gateway::DriverState;
+use crate::gateway::{DriverState, Snapshot};
 use crate::grpc::{Api, by_phase};
 use crate::metrics::Metrics;
 
@@ -31,7 +31,12 @@ pub(super) fn render(api: &Api) -> String {
     page.line("sandkeep_build_info", &[("version", version)], 1);
     page.head("sandkeep_start_time_ms", "gauge", "When the gateway started, ms since 1970.");
     page.line("sandkeep_start_time_ms", &[], api.about.started_at.as_millis());
-    sandboxes(&mut page, &by_phase(&api.gateway.list(&BTreeMap::new())));
+    let snapshots = api.gateway.list(&BTreeMap::new());
+    sandboxes(&mut page, &by_phase(&snapshots));
+    let connected =
+        |snapshot: &&Snapshot| matches!(snapshot.live.session, Session::Connected { .. });
+    let connected = snapshots.iter().filter(connected).count() as u64;
+    page.gauge("sandkeep_sessions_connected", "Sessions with supervisors.", connected);
     drivers(&mut page, &api.gateway.drivers());
     page.head("sandkeep_hold", "gauge", "1 while nothing is changed on backends.");
     page.line("sandkeep_hold", &[], u64::from(api.gateway.hold().is_some()));
@@ -68,8 +73,6 @@ fn counted(page: &mut Page, metrics: &Metrics) {
     page.family("sandkeep_reconcile_errors_total", "kind", "Passes that failed.", &errors);
     let passes = metrics.reconcile_passes.get();
     page.counter("sandkeep_reconcile_passes_total", "Passes of the reconciler.", passes);
-    let connected = metrics.sessions_connected.get();
-    page.gauge("sandkeep_sessions_connected", "Sessions with supervisors.", connected);
     let serving = startup.serving_after_ms.get();
     page.gauge("sandkeep_startup_serving_ms", "From start until the API answered.", serving);
     page.head("sandkeep_startup_sandboxes", "gauge", "How sandboxes were found at start.");

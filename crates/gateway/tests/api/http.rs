@@ -32,6 +32,7 @@ async fn metrics_and_health_are_served() {
         "sandkeep_sandboxes{phase=\"Error\"} 0",
         "sandkeep_driver_up{driver=\"sim\"} 1",
         "sandkeep_hold 0",
+        "sandkeep_sessions_connected 1",
         "sandkeep_api_calls_total{method=\"Create\"} 1",
         "sandkeep_build_info{version=\"0.0.0-test\"} 1",
     ] {
