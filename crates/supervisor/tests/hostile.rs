@@ -6,6 +6,8 @@ mod support;
 
 use std::io::Write;
 
+use bytes::Bytes;
+use prost::Message;
 use sandkeep_frames::message::{
     Channel, ExecAck, ExecAttach, ExecEof, ExecOpen, ExecResize, ExecSignal, Go, LogAck, Process,
     ResultStored, StreamBytes, Welcome,
@@ -67,76 +69,63 @@ impl Random {
 
     fn frame(&mut self) -> Encoded {
         let stream = self.small();
-        let raw = |kind, message: &dyn Fn() -> Vec<u8>| {
-            Encoded::raw(kind, stream, message().into()).unwrap()
-        };
-        let (a, b, flag, small, id) =
-            (self.number(), self.number(), self.flag(), self.small(), self.id());
-        let process = Some(self.process());
-        let bytes = |message: &dyn Fn(&mut Vec<u8>)| {
-            let mut out = Vec::new();
-            message(&mut out);
-            out
-        };
-        use prost::Message;
+        let whole =
+            |kind, message: &dyn Encodes| Encoded::raw(kind, stream, message.bytes()).unwrap();
+        let (a, flag, small, id) = (self.number(), self.flag(), self.small(), self.id());
+        let edge = if flag { 0 } else { a };
         match self.below(16) {
-            0 => raw(Kind::Ping, &|| vec![1; 300]),
-            1 => raw(Kind::UsageAsk, &Vec::new),
-            2 => raw(Kind::ExecForget, &Vec::new),
-            3 => raw(Kind::ExecDetach, &Vec::new),
-            4 => {
-                let incarnation = if flag { INCARNATION } else { a };
-                let go = Go { run: b, restart: small, incarnation, process };
-                raw(Kind::Go, &|| bytes(&|out| go.encode(out).unwrap()))
-            }
-            5 => {
-                let stored = ResultStored { run: a, restart: small };
-                raw(Kind::ResultStored, &|| bytes(&|out| stored.encode(out).unwrap()))
-            }
+            0 => Encoded::raw(Kind::Ping, stream, vec![1; 300].into()).unwrap(),
+            1 => Encoded::empty(Kind::UsageAsk, stream),
+            2 => Encoded::empty(Kind::ExecForget, stream),
+            3 => Encoded::empty(Kind::ExecDetach, stream),
+            4 => whole(Kind::Go, &self.go(edge)),
+            5 => whole(Kind::ResultStored, &ResultStored { run: a, restart: small }),
             6 | 7 => {
-                let open = ExecOpen { exec_id: id, process, detached: flag };
-                raw(Kind::ExecOpen, &|| bytes(&|out| open.encode(out).unwrap()))
+                let process = Some(self.process());
+                whole(Kind::ExecOpen, &ExecOpen { exec_id: id, process, detached: flag })
             }
             8 => {
-                let attach = ExecAttach { exec_id: id, stdout_offset: a, stderr_offset: b };
-                raw(Kind::ExecAttach, &|| bytes(&|out| attach.encode(out).unwrap()))
+                let (stdout_offset, stderr_offset) = (a, self.number());
+                whole(Kind::ExecAttach, &ExecAttach { exec_id: id, stdout_offset, stderr_offset })
             }
-            9 => {
-                let length = usize::try_from(b.min(100_000)).unwrap();
-                let channel = Channel::Stdin;
-                let data = StreamBytes {
-                    channel,
-                    offset: if flag { 0 } else { a },
-                    bytes: vec![2; length].into(),
-                };
-                Encoded::stream_bytes(stream, data).unwrap()
-            }
-            10 => {
-                let ack = ExecAck { channel: small, offset: a };
-                raw(Kind::ExecAck, &|| bytes(&|out| ack.encode(out).unwrap()))
-            }
-            11 => {
-                let eof = ExecEof { channel: small, offset: if flag { 0 } else { a } };
-                raw(Kind::ExecEof, &|| bytes(&|out| eof.encode(out).unwrap()))
-            }
-            12 => {
-                let size = ExecResize { rows: small, columns: u32::MAX };
-                raw(Kind::ExecResize, &|| bytes(&|out| size.encode(out).unwrap()))
-            }
+            9 => self.stdin(stream, edge),
+            10 => whole(Kind::ExecAck, &ExecAck { channel: small, offset: a }),
+            11 => whole(Kind::ExecEof, &ExecEof { channel: small, offset: edge }),
+            12 => whole(Kind::ExecResize, &ExecResize { rows: small, columns: u32::MAX }),
             13 => {
-                let signal = ExecSignal { signal: i32::try_from(a.min(70)).unwrap() - 3 };
-                raw(Kind::ExecSignal, &|| bytes(&|out| signal.encode(out).unwrap()))
+                let signal = i32::try_from(a.min(70)).unwrap() - 3;
+                whole(Kind::ExecSignal, &ExecSignal { signal })
             }
-            14 => {
-                let ack = LogAck { source: id, offset: a };
-                raw(Kind::LogAck, &|| bytes(&|out| ack.encode(out).unwrap()))
-            }
+            14 => whole(Kind::LogAck, &LogAck { source: id, offset: a }),
             // Mostly nothing that a supervisor takes.
-            _ => raw(
-                Kind::from_raw(u8::try_from(self.below(40)).unwrap()).unwrap_or(Kind::Pong),
-                &|| vec![7; 40],
-            ),
+            _ => {
+                let kind = Kind::from_raw(u8::try_from(self.below(40)).unwrap());
+                Encoded::raw(kind.unwrap_or(Kind::Pong), stream, vec![7; 40].into()).unwrap()
+            }
         }
+    }
+
+    fn go(&mut self, incarnation: u64) -> Go {
+        let incarnation = if incarnation == 0 { INCARNATION } else { incarnation };
+        let (run, restart) = (self.number(), self.small());
+        Go { run, restart, incarnation, process: Some(self.process()) }
+    }
+
+    fn stdin(&mut self, stream: u32, offset: u64) -> Encoded {
+        let length = usize::try_from(self.number().min(100_000)).unwrap();
+        let data = StreamBytes { channel: Channel::Stdin, offset, bytes: vec![2; length].into() };
+        Encoded::stream_bytes(stream, data).unwrap()
+    }
+}
+
+/// Any of the messages.
+trait Encodes {
+    fn bytes(&self) -> Bytes;
+}
+
+impl<M: Message> Encodes for M {
+    fn bytes(&self) -> Bytes {
+        self.encode_to_vec().into()
     }
 }
 

@@ -1,11 +1,12 @@
-//! Measurements, not tests: how fast an exec is, how much a supervisor at rest holds. Of the
-//! program as shipped if `SANDKEEP_SUPERVISOR` names it.
+//! How fast an exec is, how much a supervisor holds at rest and after work: of the program as
+//! shipped, if `SANDKEEP_SUPERVISOR` names it.
 //!
-//! `SANDKEEP_SUPERVISOR=… cargo test -p sandkeep-supervisor --test measure -- --ignored --nocapture`
+//! `SANDKEEP_SUPERVISOR=… cargo bench -p sandkeep-supervisor`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "this is a measurement")]
 #![allow(clippy::disallowed_methods, reason = "there is nothing to simulate here")]
 
+#[path = "../tests/support/mod.rs"]
 mod support;
 
 use std::process::Command;
@@ -19,9 +20,7 @@ fn report(what: &str, mut times: Vec<Duration>) {
     println!("{what}: median {:?}, p99 {:?}", at(50), at(99));
 }
 
-#[test]
-#[ignore = "a measurement"]
-fn exec_of_true_and_memory() {
+fn main() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();
     let memory = |when: &str| {
