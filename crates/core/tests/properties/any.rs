@@ -38,7 +38,7 @@ fn why() -> impl Strategy<Value = UnknownWhy> {
     ]
 }
 
-pub(crate) fn backing() -> impl Strategy<Value = Backing> {
+pub(crate) fn backing() -> BoxedStrategy<Backing> {
     let exited = (option::of(any::<i32>()), any::<bool>(), option::of(time()))
         .prop_map(|(code, oom, finished_at)| Backing::Exited { code, oom, finished_at });
     prop_oneof![
@@ -52,29 +52,30 @@ pub(crate) fn backing() -> impl Strategy<Value = Backing> {
         3 => exited,
         1 => Just(Backing::Removing),
     ]
+    .boxed()
 }
 
 fn run_name() -> impl Strategy<Value = Option<String>> {
     option::of((0..3u8).prop_map(|number| format!("run-{number}")))
 }
 
-pub(crate) fn report() -> impl Strategy<Value = BackingReport> {
+pub(crate) fn report() -> BoxedStrategy<BackingReport> {
     let limits = vec(Just("pids".to_owned()), 0..2);
     let engine = option::of(Just("engine".to_owned()));
-    (backing(), run_name(), option::of(number()), engine, limits).prop_map(
-        |(backing, backing_run, generation, engine, unenforced_limits)| BackingReport {
+    (backing(), run_name(), option::of(number()), engine, limits)
+        .prop_map(|(backing, backing_run, generation, engine, unenforced_limits)| BackingReport {
             backing,
             backing_run,
             generation,
             engine,
             unenforced_limits,
-        },
-    )
+        })
+        .boxed()
 }
 
-pub(crate) fn result() -> impl Strategy<Value = RunResult> {
-    (number(), restart(), number(), prop_oneof![Just(0), any::<i32>()], time()).prop_map(
-        |(run, restart, incarnation, code, finished_at)| RunResult {
+pub(crate) fn result() -> BoxedStrategy<RunResult> {
+    (number(), restart(), number(), prop_oneof![Just(0), any::<i32>()], time())
+        .prop_map(|(run, restart, incarnation, code, finished_at)| RunResult {
             run,
             restart,
             incarnation,
@@ -83,8 +84,8 @@ pub(crate) fn result() -> impl Strategy<Value = RunResult> {
             oom: code == 137,
             finished_at,
             spawn_error: (code == 127).then(|| "not found".to_owned()),
-        },
-    )
+        })
+        .boxed()
 }
 
 fn seen() -> impl Strategy<Value = WorkspaceSeen> {
@@ -95,32 +96,34 @@ fn seen() -> impl Strategy<Value = WorkspaceSeen> {
     ]
 }
 
-fn observation() -> impl Strategy<Value = Observation> {
+fn observation() -> BoxedStrategy<Observation> {
     let runs = (run_name(), run_name(), number());
     let times = (time(), time(), time());
     let rest = (option::of(number()), seen(), option::of(result()), number());
-    (backing(), runs, times, rest).prop_map(
-        |(
-            backing,
-            (backing_run, previous_backing_run, incarnation),
-            (incarnation_since, since, result_at),
-            (generation, workspace, result, restarts),
-        )| Observation {
-            backing,
-            backing_run,
-            previous_backing_run,
-            incarnation,
-            incarnation_since,
-            since,
-            generation,
-            engine: None,
-            workspace,
-            result,
-            result_at,
-            unenforced_limits: Vec::new(),
-            restarts,
-        },
-    )
+    (backing(), runs, times, rest)
+        .prop_map(
+            |(
+                backing,
+                (backing_run, previous_backing_run, incarnation),
+                (incarnation_since, since, result_at),
+                (generation, workspace, result, restarts),
+            )| Observation {
+                backing,
+                backing_run,
+                previous_backing_run,
+                incarnation,
+                incarnation_since,
+                since,
+                generation,
+                engine: None,
+                workspace,
+                result,
+                result_at,
+                unenforced_limits: Vec::new(),
+                restarts,
+            },
+        )
+        .boxed()
 }
 
 fn note() -> impl Strategy<Value = ErrorNote> {
@@ -141,7 +144,7 @@ fn go() -> impl Strategy<Value = Go> {
     })
 }
 
-fn attempt() -> impl Strategy<Value = Attempt> {
+fn attempt() -> BoxedStrategy<Attempt> {
     let operation = option::of(prop_oneof![
         Just(Operation::BringUp),
         Just(Operation::TakeDown),
@@ -155,32 +158,34 @@ fn attempt() -> impl Strategy<Value = Attempt> {
     let count = (number(), restart(), time(), option::of(time()));
     let errors = (option::of(note()), failure, option::of(go()));
     let rest = (number(), any::<bool>(), number(), any::<(bool, bool)>());
-    (operation, count, errors, rest).prop_map(
-        |(
-            operation,
-            (generation, number, started_at, next_try_at),
-            (error, failure, go),
-            (from_incarnation, heals_loss, reached, (removed, seeks_workspace)),
-        )| Attempt {
-            operation,
-            generation,
-            number,
-            started_at,
-            next_try_at,
-            first_error: error.clone(),
-            latest_error: error,
-            go,
-            failure,
-            from_incarnation,
-            heals_loss,
-            reached,
-            removed,
-            seeks_workspace,
-        },
-    )
+    (operation, count, errors, rest)
+        .prop_map(
+            |(
+                operation,
+                (generation, number, started_at, next_try_at),
+                (error, failure, go),
+                (from_incarnation, heals_loss, reached, (removed, seeks_workspace)),
+            )| Attempt {
+                operation,
+                generation,
+                number,
+                started_at,
+                next_try_at,
+                first_error: error.clone(),
+                latest_error: error,
+                go,
+                failure,
+                from_incarnation,
+                heals_loss,
+                reached,
+                removed,
+                seeks_workspace,
+            },
+        )
+        .boxed()
 }
 
-fn spec() -> impl Strategy<Value = Spec> {
+fn spec() -> BoxedStrategy<Spec> {
     let policy = prop_oneof![
         Just(RestartPolicy::Never),
         Just(RestartPolicy::OnFailure),
@@ -188,53 +193,57 @@ fn spec() -> impl Strategy<Value = Spec> {
     ];
     let flags = any::<[bool; 4]>();
     let grace = prop_oneof![Just(10_000u64), Just(0), Just(u64::MAX)];
-    (policy, flags, grace).prop_map(|(restart, [command, rm, made, limited], grace)| Spec {
-        image: Image::Host,
-        command: if command { vec!["work".to_owned()] } else { Vec::new() },
-        env: Default::default(),
-        user: None,
-        workdir: None,
-        workspace: WorkspaceId::from_random([1; 8]),
-        workspace_name: "lab".parse().expect("a name"),
-        limits: Limits { pids: limited.then_some(10), ..Limits::default() },
-        restart,
-        labels: Default::default(),
-        mounts: Vec::new(),
-        tools: Vec::new(),
-        privileges: Vec::new(),
-        unenforced: false,
-        remove_when_done: rm,
-        made_workspace: made,
-        tty: false,
-        stdin: false,
-        attach: false,
-        stop_grace_ms: grace,
-    })
+    (policy, flags, grace)
+        .prop_map(|(restart, [command, rm, made, limited], grace)| Spec {
+            image: Image::Host,
+            command: if command { vec!["work".to_owned()] } else { Vec::new() },
+            env: Default::default(),
+            user: None,
+            workdir: None,
+            workspace: WorkspaceId::from_random([1; 8]),
+            workspace_name: "lab".parse().expect("a name"),
+            limits: Limits { pids: limited.then_some(10), ..Limits::default() },
+            restart,
+            labels: Default::default(),
+            mounts: Vec::new(),
+            tools: Vec::new(),
+            privileges: Vec::new(),
+            unenforced: false,
+            remove_when_done: rm,
+            made_workspace: made,
+            tty: false,
+            stdin: false,
+            attach: false,
+            stop_grace_ms: grace,
+        })
+        .boxed()
 }
 
-fn intent() -> impl Strategy<Value = Intent> {
+fn intent() -> BoxedStrategy<Intent> {
     let want =
         prop_oneof![3 => Just(Want::Running), 1 => Just(Want::Stopped), 1 => Just(Want::Deleted)];
     let counts = (number(), number(), number(), number());
     let flags = (any::<bool>(), any::<bool>());
-    (want, spec(), counts, flags, time()).prop_map(
-        |(want, spec, (generation, run, fresh_after, spec_generation), flags, at)| Intent {
-            want,
-            generation,
-            run,
-            fresh_after,
-            spec_generation,
-            discard_workspace: flags.0,
-            forget: flags.1,
-            ..Intent::first(spec, "uid:0".to_owned(), at)
-        },
-    )
+    (want, spec(), counts, flags, time())
+        .prop_map(|(want, spec, (generation, run, fresh_after, spec_generation), flags, at)| {
+            Intent {
+                want,
+                generation,
+                run,
+                fresh_after,
+                spec_generation,
+                discard_workspace: flags.0,
+                forget: flags.1,
+                ..Intent::first(spec, "uid:0".to_owned(), at)
+            }
+        })
+        .boxed()
 }
 
-pub(crate) fn record() -> impl Strategy<Value = Record> {
+pub(crate) fn record() -> BoxedStrategy<Record> {
     let asleep = option::weighted(0.2, time());
-    (intent(), observation(), attempt(), asleep).prop_map(
-        |(intent, observed, attempt, asleep_since)| Record {
+    (intent(), observation(), attempt(), asleep)
+        .prop_map(|(intent, observed, attempt, asleep_since)| Record {
             id: SandboxId::from_random([3; 8]),
             name: "lab".parse().expect("a name"),
             driver: "local".to_owned(),
@@ -245,8 +254,8 @@ pub(crate) fn record() -> impl Strategy<Value = Record> {
             attempt,
             activity: Activity { asleep_since, ..Activity::default() },
             revision: 1,
-        },
-    )
+        })
+        .boxed()
 }
 
 /// The nearest record that a gateway could have made.
@@ -294,7 +303,7 @@ fn main_status() -> impl Strategy<Value = MainStatus> {
     ]
 }
 
-fn session() -> impl Strategy<Value = Session> {
+fn session() -> BoxedStrategy<Session> {
     let connected = (number(), time(), option::weighted(0.8, time()), main_status()).prop_map(
         |(incarnation, since, probed_at, main)| Session::Connected {
             incarnation,
@@ -308,36 +317,39 @@ fn session() -> impl Strategy<Value = Session> {
         1 => time().prop_map(|since| Session::Lost { since }),
         3 => connected,
     ]
+    .boxed()
 }
 
-pub(crate) fn live() -> impl Strategy<Value = Live> {
+pub(crate) fn live() -> BoxedStrategy<Live> {
     let looks =
         (prop::bool::weighted(0.9), any::<bool>(), option::weighted(0.1, Just("no".to_owned())));
     let workspace = (prop::bool::weighted(0.1), any::<bool>(), prop::bool::weighted(0.1));
     let rare = (prop::bool::weighted(0.1), prop::bool::weighted(0.1), prop::bool::weighted(0.1));
-    (looks, session(), time(), workspace, rare).prop_map(
-        |(
-            (looked, looked_before, look_error),
-            session,
-            listening_since,
-            (held, shared, forgotten),
-            (gateway_hold, driver_missing, result_waiting),
-        )| Live {
-            looked,
-            looked_before,
-            look_error,
-            session,
-            listening_since,
-            result_waiting,
-            workspace: WorkspaceFacts {
-                held_by: held.then(|| SandboxId::from_random([4; 8])),
-                marked: true,
-                shared,
-                forgotten,
+    (looks, session(), time(), workspace, rare)
+        .prop_map(
+            |(
+                (looked, looked_before, look_error),
+                session,
+                listening_since,
+                (held, shared, forgotten),
+                (gateway_hold, driver_missing, result_waiting),
+            )| Live {
+                looked,
+                looked_before,
+                look_error,
+                session,
+                listening_since,
+                result_waiting,
+                workspace: WorkspaceFacts {
+                    held_by: held.then(|| SandboxId::from_random([4; 8])),
+                    marked: true,
+                    shared,
+                    forgotten,
+                },
+                gateway_hold,
+                driver_missing,
+                acting: None,
             },
-            gateway_hold,
-            driver_missing,
-            acting: None,
-        },
-    )
+        )
+        .boxed()
 }
