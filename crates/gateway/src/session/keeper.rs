@@ -64,6 +64,7 @@ impl Keeper {
             let _ended = before.await;
         }
         let mut wait = Duration::ZERO;
+        let mut told = String::new();
         loop {
             let began = Instant::now();
             let ended = tokio::select! {
@@ -77,7 +78,7 @@ impl Keeper {
             if matches!(ended, Ended::NotWanted) {
                 return;
             }
-            tracing::debug!(sandbox = %self.target.id, %ended, "session ended");
+            self.tell(&ended, &mut told);
             wait = if began.elapsed() >= LASTED {
                 Duration::ZERO
             } else {
@@ -87,6 +88,18 @@ impl Keeper {
                 () = sleep(wait) => {}
                 () = cancel.cancelled() => return,
             }
+        }
+    }
+
+    /// A supervisor that cannot be talked to is told once, not at each try.
+    fn tell(&self, ended: &Ended, told: &mut String) {
+        let sandbox = &self.target.id;
+        let text = ended.to_string();
+        if matches!(ended, Ended::Protocol(_) | Ended::Version(_)) && *told != text {
+            tracing::warn!(%sandbox, %ended, "no session with the supervisor");
+            *told = text;
+        } else {
+            tracing::debug!(%sandbox, %ended, "session ended");
         }
     }
 
