@@ -55,6 +55,8 @@ pub(crate) struct Gateway {
     /// It was started in the background by this program. Any other has somebody who starts it
     /// again (a terminal, systemd), and must not find its place taken.
     ours_to_start: bool,
+    /// It was told to stop, so it is not to be started again.
+    told_to_stop: bool,
 }
 
 impl Connector {
@@ -91,7 +93,7 @@ impl Connector {
             )
         })?;
         let ours_to_start = pid.is_some_and(runs_in_background);
-        Ok(Gateway { connector: self.clone(), client, pid, ours_to_start })
+        Ok(Gateway { connector: self.clone(), client, pid, ours_to_start, told_to_stop: false })
     }
 }
 
@@ -109,14 +111,17 @@ impl Gateway {
     /// Dials again, after this failure. A gateway that was lost is started again if it was started
     /// in the background; one that was told to stop is not.
     pub(crate) async fn reconnect(&mut self, after: &Failure) -> Result<(), Failure> {
-        let connector = &self.connector;
-        let wanted_down = after.reason == GATEWAY_STOPPING;
-        *self = if self.ours_to_start && !wanted_down {
-            connector.connect().await?
-        } else {
-            let forbidden = Connector { autostart: Autostart::Forbidden, ..connector.clone() };
-            Self { connector: connector.clone(), ..forbidden.connect().await? }
-        };
+        self.told_to_stop |= after.reason == GATEWAY_STOPPING;
+        let connector = self.connector.clone();
+        if self.ours_to_start && !self.told_to_stop {
+            *self = connector.connect().await?;
+            return Ok(());
+        }
+        let forbidden = Connector { autostart: Autostart::Forbidden, ..connector.clone() };
+        let again = forbidden.connect().await?;
+        // One that is stopping still accepts connections for a moment.
+        let told_to_stop = self.told_to_stop && again.pid == self.pid;
+        *self = Self { connector, told_to_stop, ..again };
         Ok(())
     }
 

@@ -61,7 +61,7 @@ fn driver(name: &str, place: &DriverPlace) -> Result<Arc<dyn Driver>, Refusal> {
 #[cfg(target_os = "linux")]
 fn local(place: &DriverPlace) -> Result<Arc<dyn Driver>, Refusal> {
     use sandkeep_driver_local::{
-        DEFAULT_UID_BASE, HELPER_ARG, HelperCommand, Knobs, LocalConfig, LocalDriver,
+        DEFAULT_UID_BASE, HELPER_ARG, HelperCommand, LocalConfig, LocalDriver,
     };
 
     let supervisors = place.home.join("supervisors");
@@ -75,7 +75,7 @@ fn local(place: &DriverPlace) -> Result<Arc<dyn Driver>, Refusal> {
         supervisor,
         helper: HelperCommand { program, args: vec![HELPER_ARG.to_owned()] },
         uid_base: DEFAULT_UID_BASE,
-        knobs: Knobs::default(),
+        knobs: knobs(),
     };
     let driver = LocalDriver::new(config).map_err(|error| {
         Refusal::new(
@@ -87,6 +87,20 @@ fn local(place: &DriverPlace) -> Result<Arc<dyn Driver>, Refusal> {
         )
     })?;
     Ok(Arc::new(driver))
+}
+
+/// What end-to-end tests turn: `SANDKEEP_TEST_BOOT_ID` is a reboot as far as the driver can tell.
+#[cfg(all(target_os = "linux", feature = "failpoints"))]
+fn knobs() -> sandkeep_driver_local::Knobs {
+    sandkeep_driver_local::Knobs {
+        boot_id: std::env::var("SANDKEEP_TEST_BOOT_ID").ok(),
+        ..sandkeep_driver_local::Knobs::default()
+    }
+}
+
+#[cfg(all(target_os = "linux", not(feature = "failpoints")))]
+fn knobs() -> sandkeep_driver_local::Knobs {
+    sandkeep_driver_local::Knobs::default()
 }
 
 fn not_made(path: &Path, error: &io::Error) -> Refusal {

@@ -66,7 +66,7 @@ async fn attached(context: Context, arguments: Arguments) -> Result<u8, Failure>
     let reuse = request.reuse;
     let mut sandbox = create(&mut gateway, request).await?;
     if reuse {
-        tell_other_command(&sandbox, &wished);
+        check_command(&sandbox, &wished)?;
         sandbox = started(&mut gateway, sandbox).await?;
     }
     if detach {
@@ -111,15 +111,23 @@ async fn started(gateway: &mut Gateway, sandbox: Sandbox) -> Result<Sandbox, Fai
         .await
 }
 
-fn tell_other_command(sandbox: &Sandbox, wished: &[String]) {
+/// An existing sandbox has its own command, or none.
+fn check_command(sandbox: &Sandbox, wished: &[String]) -> Result<(), Failure> {
+    let name = &sandbox.name;
     let own = sandbox.spec.as_ref().map(|spec| spec.command.as_slice()).unwrap_or_default();
-    if !wished.is_empty() && own != wished {
-        let own = render::sandbox::shell_words(own);
-        render::message(&format!(
-            "sandbox \"{}\" is there with its own command: {own}",
-            sandbox.name
+    if own.is_empty() {
+        return Err(Failure::new(
+            exit::CONFLICT,
+            format!("nothing was run in sandbox \"{name}\""),
+            "it exists, and was made without a command of its own",
+            format!("run a command in it: sandkeep exec {name} -- COMMAND"),
         ));
     }
+    if !wished.is_empty() && own != wished {
+        let own = render::sandbox::shell_words(own);
+        render::message(&format!("sandbox \"{name}\" exists with its own command: {own}"));
+    }
+    Ok(())
 }
 
 fn finish(sandbox: &Sandbox, ending: &Ending) -> u8 {

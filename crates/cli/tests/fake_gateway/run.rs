@@ -121,7 +121,7 @@ async fn reuse_starts_what_is_stopped_and_attaches_to_its_own_command() {
     let fake = Fake::start();
     fake.becomes(|sandbox| sandbox.want = "Stopped".into());
     fake.exec(vec![attached(0, 0), exited(0)]);
-    let child = start(&fake, &["run", "--reuse", "--name", "lab"]);
+    let child = start(&fake, &["run", "--reuse", "--name", "lab", "--", "x"]);
     until("it is started", || fake.asked().contains(&"start abcdefghijkl".into())).await;
     fake.becomes(|sandbox| sandbox.want = "Running".into());
     assert_eq!(end(child).await.code, 0);

@@ -44,7 +44,8 @@ pub(super) async fn start(context: Context, options: Options) -> Result<u8, Fail
 
 async fn start_with(connector: &Connector, arguments: &[String]) -> Result<Gateway, Failure> {
     // The first connection only shows that it answers.
-    drop(autostart::start(&connector.home, Background::Start, arguments).await?);
+    let started = autostart::start(&connector.home, Background::Start, arguments).await;
+    drop(started.map_err(|failure| failure.with_exit(exit::FAILED))?);
     connector.connect().await
 }
 
