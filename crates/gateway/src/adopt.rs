@@ -11,6 +11,7 @@ use sandkeep_store::Priority;
 use crate::drivers::Slot;
 use crate::gateway::HoldState;
 use crate::reconcile::compare::{self, Found};
+use crate::reconcile::queue::Key;
 use crate::refusal::{Refusal, RefusalKind};
 use crate::shared::Shared;
 
@@ -108,6 +109,9 @@ async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refus
     stored.map_err(|error| Refusal::of_store("the hold was not ended", &error))?;
     shared.set_hold(None);
     shared.wake_all();
+    for id in shared.registry.workspaces_to_discard() {
+        shared.queue.wake(Key::Workspace(id));
+    }
     Ok(())
 }
 

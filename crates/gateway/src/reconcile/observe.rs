@@ -8,7 +8,7 @@ use sandkeep_core::{
     Timestamp, UnknownWhy, Want,
 };
 use sandkeep_driver::DriverError;
-use sandkeep_store::Priority;
+use sandkeep_store::{Priority, StoreError};
 
 use super::compare;
 use crate::drivers::Slot;
@@ -18,12 +18,13 @@ use crate::shared::Shared;
 /// A look that takes longer says nothing.
 pub(super) const LOOK_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Brings everything that is known about one sandbox up to date.
-pub(super) async fn observe(shared: &Arc<Shared>, record: &Arc<Record>) {
+/// Brings everything that is known about one sandbox up to date. An error: the workspace could not
+/// be claimed durably, and nothing may be brought up on it.
+pub(super) async fn observe(shared: &Arc<Shared>, record: &Arc<Record>) -> Result<(), StoreError> {
     let id = &record.id;
     let Some(slot) = shared.drivers.get(&record.driver).cloned() else {
         shared.registry.stage_observation(id, record.intent.generation, None, None);
-        return;
+        return Ok(());
     };
     let (observed, error) = look(shared, &slot, record).await;
     note_change(shared, record, &observed);
@@ -32,7 +33,7 @@ pub(super) async fn observe(shared: &Arc<Shared>, record: &Arc<Record>) {
     want_session(shared, &slot, id);
     take_execution(shared, id).await;
     take_result(shared, id).await;
-    claim_workspace(shared, id).await;
+    claim_workspace(shared, id).await
 }
 
 async fn look(
@@ -239,18 +240,18 @@ fn ended(result: &RunResult) -> String {
 }
 
 /// A workspace that nobody holds passes to the sandbox that wants it.
-async fn claim_workspace(shared: &Arc<Shared>, id: &SandboxId) {
-    let Some(record) = shared.registry.record(id) else { return };
+async fn claim_workspace(shared: &Arc<Shared>, id: &SandboxId) -> Result<(), StoreError> {
+    let Some(record) = shared.registry.record(id) else { return Ok(()) };
     if record.intent.want != Want::Running {
-        return;
+        return Ok(());
     }
     let workspace_id = &record.intent.spec.workspace;
-    let Some(workspace) = shared.registry.workspace(workspace_id) else { return };
+    let Some(workspace) = shared.registry.workspace(workspace_id) else { return Ok(()) };
     let free = |holder: &Option<SandboxId>| {
         holder.as_ref().is_none_or(|holder| shared.registry.record(holder).is_none())
     };
     if workspace.holder.as_ref() == Some(id) || !free(&workspace.holder) {
-        return;
+        return Ok(());
     }
     let (claimant, seen) = (id.clone(), workspace.holder.clone());
     let claimed =
@@ -259,7 +260,7 @@ async fn claim_workspace(shared: &Arc<Shared>, id: &SandboxId) {
                 workspace.holder = Some(claimant);
             }
         });
-    if let Err(error) = claimed.await {
+    claimed.await.map(|_| ()).inspect_err(|error| {
         tracing::warn!(sandbox = %id, %error, "the workspace could not be claimed");
-    }
+    })
 }

@@ -15,6 +15,7 @@
 mod book;
 mod clock;
 mod disk;
+mod every_step;
 mod faults;
 mod house;
 mod life;

@@ -17,6 +17,7 @@ pub(crate) fn unsettled(house: &House, book: &Book) -> Vec<String> {
         }
     }
     open.extend(leftovers(house, book));
+    open.extend(to_discard(house));
     if house.world.is_busy() {
         open.push("a command is still at work".to_owned());
     }
@@ -101,6 +102,18 @@ fn held(house: &House, snapshot: &Snapshot) -> Result<(), String> {
     } else {
         Err("waits for a workspace that nobody holds".to_owned())
     }
+}
+
+/// Workspaces that are still to be discarded, where that can be done.
+fn to_discard(house: &House) -> Vec<String> {
+    let all = house.gateway().workspaces();
+    let to_go = all.iter().map(|view| &view.workspace).filter(|workspace| {
+        let made_here = workspace.engine.is_none()
+            || workspace.engine == house.world.engine_of(&workspace.driver);
+        let free = house.world.uses_of(&workspace.id) == 0;
+        workspace.discard && made_here && free && !dead(house, &workspace.driver)
+    });
+    to_go.map(|workspace| format!("workspace {} is still to go", workspace.name)).collect()
 }
 
 /// Backings and workspaces that nobody knows any more.
