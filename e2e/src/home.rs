@@ -103,6 +103,7 @@ impl Home {
     /// started by one.
     #[must_use]
     pub fn env(mut self, key: &str, value: &str) -> Self {
+        self.env.retain(|(known, _)| known != key);
         self.env.push((key.to_owned(), value.to_owned()));
         self
     }

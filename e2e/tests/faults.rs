@@ -339,3 +339,55 @@ fn a_fork_bomb_stays_inside_and_every_verb_works_beside_it() {
     assert_eq!(home.phase("bomb"), "Stopped");
     home.run(&["delete", "bomb"]).ok();
 }
+
+#[test]
+fn a_reboot_is_found_by_its_boot_id_and_heals_without_a_verb() {
+    let home = Home::new().env("SANDKEEP_TEST_BOOT_ID", "before");
+    working(&home, "up");
+    working(&home, "down");
+    home.run(&["stop", "down"]).ok();
+    let before = incarnation(&home, "up");
+    // The machine goes down: no process and no mount of it is left, and the boot id is another.
+    home.kill_gateway();
+    for pid in supervisors(home.path()) {
+        kill(pid);
+    }
+    assert!(until(20, || supervisors(home.path()).is_empty()));
+    std::fs::remove_dir_all(local_dir(&home, "runtime")).ok();
+    let home = home.env("SANDKEEP_TEST_BOOT_ID", "after");
+    recovers(&home, "up", before, "reboot");
+    work_is_there(&home, "up");
+    assert_eq!(home.phase("down"), "Stopped", "what was stopped stays so");
+    assert_eq!(supervisors(home.path()).len(), 1);
+}
+
+#[test]
+fn a_clock_that_jumps_both_ways_disturbs_nothing() {
+    const TEN_YEARS_MS: i64 = 10 * 365 * 24 * 3600 * 1000;
+    let home = Home::new();
+    let shift = home.scratch().join("shift");
+    let home = home.env("SANDKEEP_TEST_CLOCK_SHIFT", &shift.display().to_string());
+    working(&home, "timely");
+    let begun = home.get("timely");
+    for jump in [TEN_YEARS_MS, -TEN_YEARS_MS, 0] {
+        std::fs::write(&shift, jump.to_string()).expect("written");
+        assert_eq!(home.phase("timely"), "Ready");
+        work_is_there(&home, "timely");
+        assert_eq!(
+            home.get("timely")["incarnation"],
+            begun["incarnation"],
+            "nothing was restarted"
+        );
+    }
+    for jump in [TEN_YEARS_MS, -TEN_YEARS_MS] {
+        let before = incarnation(&home, "timely");
+        for pid in supervisors(home.path()) {
+            kill(pid);
+        }
+        std::fs::write(&shift, jump.to_string()).expect("written");
+        recovers(&home, "timely", before, "clock jump and loss together");
+        work_is_there(&home, "timely");
+        home.run(&["stop", "timely"]).ok();
+        home.run(&["start", "timely"]).ok();
+    }
+}

@@ -177,3 +177,31 @@ fn fifty_sandboxes_work_side_by_side() {
         assert_eq!(own.text(), *name);
     }
 }
+
+#[test]
+fn six_cycles_of_stop_and_start_keep_a_growing_manifest() {
+    let home = Home::new();
+    home.run(&["create", "--name", "grow"]).ok();
+    let place = workspace_path(&home, "grow");
+    let mut kept = String::new();
+    for round in 0..6 {
+        let write = format!(
+            "mkdir -p /workspace/{round} && head -c {} /dev/urandom >/workspace/{round}/data && echo {round} >>/workspace/all && echo {round} >>/usr/local/share/all",
+            (round + 1) * 100_000
+        );
+        home.run(&["exec", "grow", "--", "sh", "-c", &write]).ok();
+        let before = manifest(&place);
+        let old: Vec<&str> = kept.lines().filter(|line| !line.ends_with(" all")).collect();
+        assert!(
+            old.iter().all(|line| before.contains(line)),
+            "round {round}: what was there stays"
+        );
+        home.run(&["stop", "grow"]).ok();
+        home.run(&["start", "grow"]).ok();
+        assert_eq!(manifest(&place), before, "round {round}");
+        kept = before;
+    }
+    let all =
+        home.run(&["exec", "grow", "--", "cat", "/workspace/all", "/usr/local/share/all"]).ok();
+    assert_eq!(all.text().lines().count(), 12, "workspace and root file system: {}", all.text());
+}

@@ -39,10 +39,26 @@ impl Clock for SystemClock {
         let since_epoch = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)
             .unwrap_or(Duration::ZERO);
-        Timestamp::from_millis(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+        let millis = u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX);
+        Timestamp::from_millis(millis.saturating_add_signed(test_shift_ms()))
     }
 
     fn monotonic(&self) -> Duration {
         self.started.elapsed()
     }
+}
+
+/// By how much a test has turned the clock on the wall: milliseconds, in the file that
+/// `SANDKEEP_TEST_CLOCK_SHIFT` names, read at every look at the clock.
+#[cfg(feature = "failpoints")]
+fn test_shift_ms() -> i64 {
+    let file = std::env::var_os("SANDKEEP_TEST_CLOCK_SHIFT");
+    let text = file.and_then(|file| std::fs::read_to_string(file).ok()).unwrap_or_default();
+    text.trim().parse().unwrap_or(0)
+}
+
+/// Never, in a build without the feature.
+#[cfg(not(feature = "failpoints"))]
+const fn test_shift_ms() -> i64 {
+    0
 }
