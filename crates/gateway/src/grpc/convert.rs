@@ -6,30 +6,31 @@ use sandkeep_proto::v1;
 
 use crate::gateway::{DriverState, HoldState, Snapshot, WorkspaceView};
 
-/// One sandbox.
-pub(crate) fn sandbox(snapshot: &Snapshot) -> v1::Sandbox {
+/// One sandbox. Takes the view apart: a list has thousands of them.
+pub(crate) fn sandbox(snapshot: Snapshot) -> v1::Sandbox {
+    let observed_generation = observed_generation(&snapshot);
     let Snapshot { record, view, workspace, .. } = snapshot;
     let intent = &record.intent;
     v1::Sandbox {
         id: record.id.to_string(),
         name: record.name.to_string(),
         phase: view.phase.to_string(),
-        reason: view.reason.clone(),
-        message: view.message.clone(),
+        reason: view.reason,
+        message: view.message,
         since_ms: view.since.as_millis(),
         waits_for: waits_for(view.waits_for).to_owned(),
-        next: view.next.clone(),
+        next: view.next,
         next_at_ms: view.next_at.map_or(0, Timestamp::as_millis),
         want: want(intent.want).to_owned(),
         run: intent.run,
         generation: intent.generation,
-        observed_generation: observed_generation(snapshot),
+        observed_generation,
         driver: record.driver.clone(),
         spec: Some(spec(&intent.spec)),
         incarnation: record.observed.incarnation,
         restarts: record.observed.restarts,
-        workspace: workspace.as_ref().map(self::workspace),
-        conditions: view.conditions.iter().map(condition).collect(),
+        workspace: workspace.map(self::workspace),
+        conditions: view.conditions.into_iter().map(condition).collect(),
         last_error: last_error(&record.attempt),
         exit: record.observed.result.as_ref().filter(|r| r.run == intent.run).map(exit),
         created_at_ms: record.created_at.as_millis(),
@@ -118,12 +119,12 @@ fn privilege(privilege: &Privilege) -> String {
     }
 }
 
-fn condition(condition: &core::Condition) -> v1::Condition {
+fn condition(condition: core::Condition) -> v1::Condition {
     v1::Condition {
         r#type: format!("{:?}", condition.kind),
         status: format!("{:?}", condition.status),
-        reason: condition.reason.clone(),
-        message: condition.message.clone(),
+        reason: condition.reason,
+        message: condition.message,
         since_ms: condition.since.as_millis(),
     }
 }
@@ -152,15 +153,15 @@ fn exit(result: &core::RunResult) -> v1::Exit {
 }
 
 /// One workspace.
-pub(crate) fn workspace(view: &WorkspaceView) -> v1::Workspace {
-    let workspace = &view.workspace;
+pub(crate) fn workspace(view: WorkspaceView) -> v1::Workspace {
+    let workspace = view.workspace;
     v1::Workspace {
-        id: workspace.id.to_string(),
-        name: workspace.name.to_string(),
-        driver: workspace.driver.clone(),
+        id: workspace.id.into(),
+        name: workspace.name.into(),
+        driver: workspace.driver,
         state: view.state.to_owned(),
-        holder: view.holder.clone().unwrap_or_default(),
-        path: workspace.handle.clone().unwrap_or_default(),
+        holder: view.holder.unwrap_or_default(),
+        path: workspace.handle.unwrap_or_default(),
         bytes: workspace.bytes.unwrap_or(0),
         created_at_ms: workspace.created_at.as_millis(),
         bytes_known: workspace.bytes.is_some(),

@@ -2,6 +2,7 @@
 //! causes. Looks at no engine.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use futures::StreamExt;
 use sandkeep_core::Attempt;
@@ -17,9 +18,9 @@ const CAUSES_MAX: usize = 20;
 /// The explanation of one sandbox.
 pub(crate) async fn explain(gateway: &Gateway, name: &str) -> Result<v1::Explanation, Refusal> {
     let (snapshot, explanation) = gateway.explain(name)?;
-    let record = &snapshot.record;
+    let record = Arc::clone(&snapshot.record);
     Ok(v1::Explanation {
-        sandbox: Some(convert::sandbox(&snapshot)),
+        sandbox: Some(convert::sandbox(snapshot)),
         asked: explanation.asked,
         seen: explanation.seen,
         differs: explanation.differs,

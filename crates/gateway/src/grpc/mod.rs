@@ -123,14 +123,14 @@ impl Sandkeep for Api {
         let request =
             parse::create(request.into_inner()).map_err(|refusal| self.refused(&refusal))?;
         let made = self.gateway.create(request, &caller.by).await;
-        self.answer(made.map(|snapshot| convert::sandbox(&snapshot)))
+        self.answer(made.map(convert::sandbox))
     }
 
     async fn get(&self, request: Request<v1::SandboxRef>) -> Result<Response<v1::Sandbox>, Status> {
         self.enter("Get", &request)?;
         let found = parse::name("the sandbox", &request.get_ref().name)
             .and_then(|name| self.gateway.get(name));
-        self.answer(found.map(|snapshot| convert::sandbox(&snapshot)))
+        self.answer(found.map(convert::sandbox))
     }
 
     async fn list(
@@ -141,7 +141,7 @@ impl Sandkeep for Api {
         let found = parse::selector(request.into_inner().selector)
             .map(|selector| self.gateway.list(&selector));
         self.answer(found.map(|snapshots| v1::ListResponse {
-            sandboxes: snapshots.iter().map(convert::sandbox).collect(),
+            sandboxes: snapshots.into_iter().map(convert::sandbox).collect(),
         }))
     }
 
@@ -157,7 +157,7 @@ impl Sandkeep for Api {
             Ok((name, verb)) => self.gateway.set_intent(name, verb, &caller.by).await,
             Err(refusal) => Err(refusal),
         };
-        self.answer(done.map(|snapshot| convert::sandbox(&snapshot)))
+        self.answer(done.map(convert::sandbox))
     }
 
     async fn delete(
@@ -173,7 +173,7 @@ impl Sandkeep for Api {
             }
             Err(refusal) => Err(refusal),
         };
-        self.answer(done.map(|snapshot| convert::sandbox(&snapshot)))
+        self.answer(done.map(convert::sandbox))
     }
 
     type WatchStream = Answers<v1::WatchEvent>;
@@ -188,7 +188,7 @@ impl Sandkeep for Api {
         self.answer(snapshots.map(|snapshots| {
             let events = snapshots.map(|snapshot| {
                 let gone = snapshot.is_none();
-                Ok(v1::WatchEvent { sandbox: snapshot.as_ref().map(convert::sandbox), gone })
+                Ok(v1::WatchEvent { sandbox: snapshot.map(convert::sandbox), gone })
             });
             until_stopping(events, self.stopping.clone())
         }))
@@ -257,7 +257,7 @@ impl Sandkeep for Api {
         request: Request<v1::ListWorkspacesRequest>,
     ) -> Result<Response<v1::ListWorkspacesResponse>, Status> {
         self.enter("ListWorkspaces", &request)?;
-        let workspaces = self.gateway.workspaces().iter().map(convert::workspace).collect();
+        let workspaces = self.gateway.workspaces().into_iter().map(convert::workspace).collect();
         Ok(Response::new(v1::ListWorkspacesResponse { workspaces }))
     }
 
@@ -268,7 +268,7 @@ impl Sandkeep for Api {
         self.enter("GetWorkspace", &request)?;
         let found = parse::name("the workspace", &request.get_ref().name)
             .and_then(|name| self.gateway.workspace(name));
-        self.answer(found.map(|workspace| convert::workspace(&workspace)))
+        self.answer(found.map(convert::workspace))
     }
 
     async fn delete_workspace(
@@ -280,7 +280,7 @@ impl Sandkeep for Api {
             Ok(name) => self.gateway.delete_workspace(name, &caller.by).await,
             Err(refusal) => Err(refusal),
         };
-        self.answer(done.map(|workspace| convert::workspace(&workspace)))
+        self.answer(done.map(convert::workspace))
     }
 
     async fn gateway_status(

@@ -57,21 +57,24 @@ fn what_a_killed_gateway_left_is_taken_over() {
     assert_eq!((list(&home).len(), status(&home).gateway_id), (3, before));
 }
 
-/// The bound of design.md §9: 300 ms from the start of the process with 1,000 records. It is held
-/// against the gateway's own clock, with room for a machine that builds beside it.
+/// The aim is 300 ms from the start of the process with 1,000 records. The bound here leaves room
+/// for a machine that builds beside it. `SANDKEEP_TEST_RECORDS` sets another number of records.
 #[test]
 fn a_thousand_records_are_served_soon() {
     let scratch = tempfile::tempdir().unwrap();
     let home = scratch.path().join("home");
     let first = Gateway::serving(&home);
-    create_many(&home, 1000);
+    let records = std::env::var("SANDKEEP_TEST_RECORDS").ok();
+    let records = records.map_or(1000, |records| records.parse().unwrap());
+    create_many(&home, records);
     let (ended, words) = first.stop();
     assert!(ended.success(), "{words}");
     let started = tokio::time::Instant::now();
     let _second = Gateway::serving(&home);
     let served = started.elapsed();
+    let asked = tokio::time::Instant::now();
     let listed = list(&home).len();
-    println!("serving after {served:?}, listed after {:?}", started.elapsed());
-    assert_eq!(listed, 1000);
+    println!("serving after {served:?}, {listed} listed within {:?}", asked.elapsed());
+    assert_eq!(listed, records);
     assert!(served.as_millis() < 3000, "{served:?}");
 }
