@@ -22,11 +22,13 @@ impl World {
         let inner = self.lock();
         let backing = inner.engines[&inner.engine_with(id, run)?].backings.get(id)?;
         let pid_1 = backing.supervisor.as_ref().filter(|pid_1| !pid_1.mute)?;
+        let newest =
+            |result: &&RunResult| pid_1.go.is_none_or(|go| go == (result.run, result.restart));
         Some(SupervisorView {
             boot: pid_1.boot,
             answers: speaks(backing.state),
             main: pid_1.main,
-            result: backing.result.clone().filter(|_| !pid_1.stored),
+            result: backing.result.as_ref().filter(newest).cloned(),
         })
     }
 
@@ -68,7 +70,6 @@ impl World {
             if (result.run, result.restart) > (run, restart) {
                 return None;
             }
-            backing.supervisor.as_mut()?.stored = true;
             (result.run == run).then_some(result.code)
         });
         if code.is_some() {
@@ -148,7 +149,6 @@ impl Inner {
         pid_1.go = Some(ordered);
         pid_1.main = MainStatus::Running { run: go.run, restart: go.restart };
         if let Some((run, restart)) = replaced {
-            pid_1.stored = false;
             backing.result = Some(result(Go { run, restart, ..go }, TERMINATED, now));
         }
         let spec = &backing.made_from.spec;
@@ -190,7 +190,6 @@ impl Inner {
             return;
         }
         pid_1.main = MainStatus::Ended { run: go.run, restart: go.restart };
-        pid_1.stored = false;
         backing.result = Some(result(go, code, finished_at));
         let spec = &backing.made_from.spec;
         let discards = spec.remove_when_done && spec.made_workspace;

@@ -58,14 +58,12 @@ pub struct SimSupervisor {
     pub go: Option<Execution>,
     /// What it says of the main command.
     pub main: MainStatus,
-    /// The gateway has the result that is on its disk.
-    pub stored: bool,
 }
 
 impl SimSupervisor {
     /// Just booted.
     pub const fn new(boot: u64, mute: bool) -> Self {
-        Self { boot, mute, go: None, main: MainStatus::Waiting, stored: false }
+        Self { boot, mute, go: None, main: MainStatus::Waiting }
     }
 }
 
@@ -78,7 +76,8 @@ pub struct SupervisorView {
     pub answers: bool,
     /// What it says of the main command.
     pub main: MainStatus,
-    /// The newest result on its disk, unless this supervisor was told that it is stored.
+    /// How its newest execution has ended; before it had any, how the one on its disk has. Told in
+    /// every session, whoever stored it.
     pub result: Option<RunResult>,
 }
 

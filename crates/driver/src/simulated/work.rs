@@ -312,6 +312,10 @@ impl Inner {
                 .get(id)
                 .is_none_or(|ledger| ledger.may_be_discarded || ledger.written.is_empty());
             self.note(format_args!("workspace {} is discarded", gone.name));
+            if allowed {
+                // What was in it is gone as asked; an old store may make it anew.
+                self.ledgers.entry(id.clone()).or_default().written.clear();
+            }
             if !allowed {
                 self.violate(format_args!("workspace {} was discarded unasked", gone.name));
             }

@@ -256,8 +256,7 @@ impl Walk {
         self.count(FaultKind::HomeCopied);
         self.hold_has_cause = true;
         self.house.kill("its home is moved");
-        let number = self.rng.next() % 1000;
-        self.house.machine = format!("machine-{number}");
+        self.house.machine.push('x');
         self.house.start().await;
         if self.house.gateway().hold().is_none() {
             return Err("a home on another machine, and no hold".to_owned());

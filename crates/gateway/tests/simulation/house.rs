@@ -180,8 +180,20 @@ impl House {
         self.world.with_faults(|faults| faults.count(FaultKind::GatewayCrashed));
     }
 
-    /// Asks the gateway something, which may kill it.
+    /// Asks the gateway something that needs no engine, which may kill it.
     pub(crate) async fn ask<T, F>(&mut self, ask: impl FnOnce(Arc<Gateway>) -> F) -> Answer<T>
+    where
+        F: Future<Output = Result<T, Refusal>>,
+    {
+        self.ask_for(ANSWER_WITHIN, ask).await
+    }
+
+    /// Asks the gateway something, and waits for the answer no longer than `patience`.
+    pub(crate) async fn ask_for<T, F>(
+        &mut self,
+        patience: Duration,
+        ask: impl FnOnce(Arc<Gateway>) -> F,
+    ) -> Answer<T>
     where
         F: Future<Output = Result<T, Refusal>>,
     {
@@ -192,7 +204,7 @@ impl House {
             biased;
             why = next_death(&mut self.deaths) => why,
             answer = life.during(question) => return Answer::Given(answer),
-            () = tokio::time::sleep(ANSWER_WITHIN) => return Answer::Never,
+            () = tokio::time::sleep(patience) => return Answer::Never,
         };
         self.crash(&died).await;
         Answer::Died

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use sandkeep_core::{RunResult, SandboxId, Session};
-use sandkeep_driver::simulated::{Disturbance, FaultKind, GoUnheard, SupervisorView, World};
+use sandkeep_driver::simulated::{
+    Disturbance, Execution, FaultKind, GoUnheard, SupervisorView, World,
+};
 use sandkeep_gateway::{Clock, GoOrder, SessionError, SessionTarget, Sessions};
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
@@ -36,6 +38,9 @@ struct Shared {
     life: Life,
     wake: Wake,
     lines: Mutex<BTreeMap<SandboxId, Line>>,
+    /// The newest execution whose result is durable: a supervisor that tells it again brings
+    /// no news.
+    stored: Mutex<BTreeMap<SandboxId, Execution>>,
     cuts: watch::Sender<u64>,
 }
 
@@ -54,9 +59,9 @@ impl std::fmt::Debug for SimulatedSessions {
 
 impl SimulatedSessions {
     pub(crate) fn new(world: World, clock: Arc<dyn Clock>, life: Life, wake: Wake) -> Self {
-        let lines = Mutex::default();
+        let (lines, stored) = (Mutex::default(), Mutex::default());
         let cuts = watch::Sender::new(0);
-        Self { shared: Arc::new(Shared { world, clock, life, wake, lines, cuts }) }
+        Self { shared: Arc::new(Shared { world, clock, life, wake, lines, stored, cuts }) }
     }
 
     /// Every session is cut; each is made anew.
@@ -93,7 +98,10 @@ impl Shared {
     }
 
     fn view(&self, target: &SessionTarget) -> Option<SupervisorView> {
-        self.world.supervisor(&target.id, &target.backing_run)
+        let view = self.world.supervisor(&target.id, &target.backing_run)?;
+        let stored = self.stored.lock().unwrap().get(&target.id).copied();
+        let result = view.result.filter(|r| Some((r.run, r.restart)) > stored);
+        Some(SupervisorView { result, ..view })
     }
 
     fn connected(&self, target: &SessionTarget, view: &SupervisorView) -> Session {
@@ -223,6 +231,10 @@ impl Sessions for SimulatedSessions {
             }
             line.target.backing_run.clone()
         };
+        let mut stored = self.shared.stored.lock().unwrap();
+        let newest = stored.entry(id.clone()).or_default();
+        *newest = (*newest).max((run, restart));
+        drop(stored);
         self.shared.world.result_stored(id, &backing_run, run, restart);
     }
 

@@ -21,6 +21,9 @@ const CONVERGES_WITHIN: Duration = Duration::from_secs(40 * 60);
 /// After that the last counts of tries are cleared (a minute of being steady).
 const STEADY: Duration = Duration::from_secs(3 * 60);
 
+/// Adopt and disown ask every engine, one of which may be hung.
+const PATIENCE: Duration = Duration::from_secs(300);
+
 /// Then nothing is written for so long.
 const AT_REST: Duration = Duration::from_secs(2 * 3600);
 
@@ -198,9 +201,13 @@ impl Walk {
             let adopt = self.rng.chance(600);
             self.tally.verb(if adopt { "adopt" } else { "disown" });
             let answer = if adopt {
-                self.house.ask(|gateway| async move { gateway.adopt("user").await }).await
+                self.house
+                    .ask_for(PATIENCE, |gateway| async move { gateway.adopt("user").await })
+                    .await
             } else {
-                self.house.ask(|gateway| async move { gateway.disown("user").await }).await
+                self.house
+                    .ask_for(PATIENCE, |gateway| async move { gateway.disown("user").await })
+                    .await
             };
             let names = format!("{answer:?}");
             self.house.world.note(format_args!("adopt {adopt}: {names}"));
