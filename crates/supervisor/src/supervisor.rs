@@ -139,6 +139,7 @@ impl Supervisor {
     fn lose_session(&mut self) {
         let now = now_ms();
         self.session.close(now);
+        self.spool.end_session();
         for (_, exec) in self.execs.iter_mut() {
             exec.detach(now);
         }
@@ -183,6 +184,7 @@ impl Supervisor {
         let others = [
             self.session.wakes_at(),
             self.results.wakes_at(),
+            self.spool.wakes_at(now),
             self.main.kill_at_ms,
             self.stopping.and_then(|stopping| stopping.exit_at_ms),
         ];

@@ -167,6 +167,20 @@ fn what_the_main_command_left_behind_goes_on_in_its_log() {
 }
 
 #[test]
+fn a_fast_writer_loses_nothing_while_the_gateway_takes() {
+    let sandbox = Sandbox::start();
+    let mut link = sandbox.session();
+    link.go(1, 0, &["sh", "-c", "yes 0123456789abcde | head -c 20000000"]);
+    let mut log = Collected::default();
+    let mut got = 0;
+    while got < 20_000_000 {
+        log.take(&mut link, "main-1");
+        got += log.entries.drain(..).map(|entry| entry.bytes.len()).sum::<usize>();
+    }
+    assert_eq!(got, 20_000_000);
+}
+
+#[test]
 fn a_long_line_is_shipped_in_pieces() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();

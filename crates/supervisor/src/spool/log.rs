@@ -28,6 +28,13 @@ const MOST_SEGMENTS: usize = 2;
 /// An acknowledged segment that is still written to is freed from this size on.
 const FREE_FROM_BYTES: u64 = 256 * 1024;
 
+/// What is not acknowledged then fits into one segment, also after one more read of each stream, so
+/// no segment that goes holds any of it.
+const HOLD_BACK_FROM_BYTES: u64 = SEGMENT_BYTES - 3 * CHUNK_BYTES as u64;
+
+/// A gateway that takes nothing for so long has trouble of its own: its sandboxes do not wait.
+const GATEWAY_PATIENCE_MS: u64 = 2000;
+
 #[derive(Debug)]
 struct Segment {
     start: u64,
@@ -47,6 +54,8 @@ pub(super) struct Log {
     sent: u64,
     complete: bool,
     complete_sent: bool,
+    /// When the gateway last took something, or its session began.
+    progress_at_ms: u64,
     /// Output that the disk did not take and no gap speaks of yet.
     dropped: u64,
 }
@@ -62,6 +71,7 @@ impl Log {
             sent: 0,
             complete: false,
             complete_sent: false,
+            progress_at_ms: 0,
             dropped: 0,
         }
     }
@@ -81,7 +91,7 @@ impl Log {
             log.segments.push_back(Segment { start: *start, bytes });
             log.end = *start + bytes;
         }
-        log.begin_session();
+        log.begin_session(0);
         log
     }
 
@@ -130,7 +140,8 @@ impl Log {
 
     /// What was sent may be lost with the session, and with the gateway what it had: it says anew
     /// what it has.
-    pub(super) fn begin_session(&mut self) {
+    pub(super) fn begin_session(&mut self, now_ms: u64) {
+        self.progress_at_ms = now_ms;
         self.acknowledged = self.start();
         self.sent = self.acknowledged;
         self.complete_sent = false;
@@ -166,7 +177,8 @@ impl Log {
         Some(LogData { source, offset, entries, complete })
     }
 
-    pub(super) fn acknowledge(&mut self, state: &StateDir, offset: u64) {
+    pub(super) fn acknowledge(&mut self, state: &StateDir, offset: u64, now_ms: u64) {
+        self.progress_at_ms = now_ms;
         self.acknowledged = self.acknowledged.max(offset.min(self.end));
         self.sent = self.sent.max(self.acknowledged);
         while self.segments.len() > 1 && self.front_end() <= self.acknowledged {
@@ -176,6 +188,13 @@ impl Log {
         if all && self.bytes() >= FREE_FROM_BYTES {
             self.begin_segment(state);
         }
+    }
+
+    /// When its writer need not wait any longer, if it must wait at all: more would push out what a
+    /// gateway that keeps taking has not taken yet.
+    pub(super) fn holds_back_until(&self) -> Option<u64> {
+        let behind = self.end - self.acknowledged;
+        (behind >= HOLD_BACK_FROM_BYTES).then_some(self.progress_at_ms + GATEWAY_PATIENCE_MS)
     }
 
     /// The gateway has everything, and knows that nothing follows.

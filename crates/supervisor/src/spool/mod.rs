@@ -25,6 +25,8 @@ const MOST_LOGS: usize = 600;
 #[derive(Debug, Default)]
 pub struct Spool {
     logs: BTreeMap<String, Log>,
+    /// There is a session.
+    live: bool,
     /// The log that was shipped last; the next one begins.
     last_turn: String,
 }
@@ -101,19 +103,37 @@ impl Spool {
     }
 
     /// A session begins: what was under way is sent again, except what the gateway has.
-    pub fn begin_session(&mut self, state: &StateDir, have: &[LogAck]) {
-        self.logs.values_mut().for_each(Log::begin_session);
+    pub fn begin_session(&mut self, state: &StateDir, have: &[LogAck], now_ms: u64) {
+        self.live = true;
+        self.logs.values_mut().for_each(|log| log.begin_session(now_ms));
         for ack in have {
-            self.acknowledge(state, ack);
+            self.acknowledge(state, ack, now_ms);
         }
     }
 
+    /// The session is lost: nobody is waited for.
+    pub fn end_session(&mut self) {
+        self.live = false;
+    }
+
+    /// The writer of this log should wait, so that nothing is lost that a gateway would take.
+    pub fn holds_back(&self, source: &str, now_ms: u64) -> bool {
+        let until = self.logs.get(source).and_then(Log::holds_back_until);
+        self.live && until.is_some_and(|until| now_ms < until)
+    }
+
+    /// When a writer that waits need not wait any longer.
+    pub fn wakes_at(&self, now_ms: u64) -> Option<u64> {
+        let until = self.logs.values().filter_map(Log::holds_back_until);
+        until.filter(|until| self.live && *until > now_ms).min()
+    }
+
     /// The gateway has this durable.
-    pub fn acknowledge(&mut self, state: &StateDir, ack: &LogAck) {
+    pub fn acknowledge(&mut self, state: &StateDir, ack: &LogAck, now_ms: u64) {
         let Some(log) = self.logs.get_mut(&ack.source) else {
             return;
         };
-        log.acknowledge(state, ack.offset);
+        log.acknowledge(state, ack.offset, now_ms);
         if log.is_done() {
             self.remove(state, &ack.source);
         }

@@ -41,7 +41,7 @@ impl World {
                 bytes.extend_from_slice(&entry.bytes);
             }
             let offset = data.offset + data.entries.len() as u64;
-            self.spool.acknowledge(&self.state, &LogAck { source: data.source, offset });
+            self.spool.acknowledge(&self.state, &LogAck { source: data.source, offset }, 0);
         }
         (first.unwrap_or(0), bytes)
     }
@@ -79,10 +79,10 @@ fn what_was_not_acknowledged_is_shipped_again_in_the_next_session() {
     world.write("a", b"text");
     let first = world.spool.next(&world.state).unwrap();
     assert!(world.spool.next(&world.state).is_none());
-    world.spool.begin_session(&world.state, &[]);
+    world.spool.begin_session(&world.state, &[], 0);
     assert_eq!(world.spool.next(&world.state).unwrap(), first);
     let have = LogAck { source: "a".into(), offset: first.entries.len() as u64 };
-    world.spool.begin_session(&world.state, &[have]);
+    world.spool.begin_session(&world.state, &[have], 0);
     assert!(world.spool.next(&world.state).is_none());
 }
 
@@ -158,6 +158,28 @@ fn all_logs_together_are_bounded() {
         world.open(&format!("n{number}"));
     }
     assert!(world.spool.offers().len() <= MOST_LOGS);
+}
+
+#[test]
+fn a_writer_waits_for_a_gateway_that_takes_and_for_no_other() {
+    let mut world = World::new();
+    world.open("a");
+    let fill = |world: &mut World| world.write("a", &[b'x'; 1_500_000]);
+    fill(&mut world);
+    assert!(!world.spool.holds_back("a", 0), "there is no session");
+    world.spool.begin_session(&world.state, &[], 1000);
+    assert!(world.spool.holds_back("a", 1001));
+    assert_eq!(world.spool.wakes_at(1001), Some(3000));
+    assert!(!world.spool.holds_back("a", 3000), "it takes nothing");
+    let data = world.spool.next(&world.state).unwrap();
+    let offset = data.entries.len() as u64;
+    let ack = LogAck { source: "a".into(), offset };
+    world.spool.acknowledge(&world.state, &ack, 3500);
+    assert!(!world.spool.holds_back("a", 3500), "there is room again");
+    fill(&mut world);
+    assert!(world.spool.holds_back("a", 5000));
+    world.spool.end_session();
+    assert!(!world.spool.holds_back("a", 5000));
 }
 
 #[test]

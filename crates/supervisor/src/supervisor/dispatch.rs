@@ -95,7 +95,7 @@ impl Supervisor {
             }
             Kind::LogAck => {
                 let ack: LogAck = frame.decode()?;
-                self.spool.acknowledge(&self.state, &ack);
+                self.spool.acknowledge(&self.state, &ack, now_ms());
             }
             Kind::UsageAsk => self.report_usage(),
             Kind::ExecOpen | Kind::ExecAttach if frame.stream == 0 => {
@@ -169,7 +169,7 @@ impl Supervisor {
         }
         self.session.welcomed(welcome.incarnation);
         self.clock_lag_ms = clock::lag_ms(welcome.now_ms);
-        self.spool.begin_session(&self.state, &welcome.logs);
+        self.spool.begin_session(&self.state, &welcome.logs, now_ms());
         Ok(())
     }
 

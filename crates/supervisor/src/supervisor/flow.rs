@@ -17,14 +17,20 @@ impl Supervisor {
         let spare = self.execs.has_plenty();
         let mut more = false;
         let time_ms = self.wall_ms();
+        let waits =
+            |exec: &Exec| exec.log.as_ref().is_some_and(|log| self.spool.holds_back(log, now));
+        let held_back: Vec<u32> =
+            self.execs.iter().filter(|(_, exec)| waits(exec)).map(|(key, _)| key).collect();
         let (state, spool) = (&self.state, &mut self.spool);
         let mut log = |name: &str, channel: Channel, bytes: &[u8]| {
             let fd = if channel == Channel::Stderr { 2 } else { 1 };
             spool.append(state, name, fd, time_ms, bytes);
         };
-        for (_, exec) in self.execs.iter_mut() {
+        for (key, exec) in self.execs.iter_mut() {
             exec.input.write();
-            more |= fill(exec, spare, now, &mut log);
+            if !held_back.contains(&key) {
+                more |= fill(exec, spare, now, &mut log);
+            }
             exec.shed(now);
         }
         more |= self.lingering.read(&mut log);
