@@ -123,6 +123,32 @@ impl World {
         })
     }
 
+    /// PID 1 of a backing is stopped in its tracks. False when there is none.
+    pub fn suspend_pid_1(&self, engine: &str, id: &SandboxId) -> bool {
+        self.act_on(|inner| {
+            let pid_1 = inner.backing_mut(engine, id).and_then(|b| b.supervisor.as_mut());
+            pid_1.map(|pid_1| pid_1.deaf = true).is_some()
+        })
+    }
+
+    /// A workspace loses its mark and keeps its bytes. False when it is not there.
+    pub fn lose_mark(&self, engine: &str, id: &WorkspaceId) -> bool {
+        self.act_on(|inner| {
+            let there = inner.engine_mut(engine).workspaces.get_mut(id);
+            there.map(|workspace| workspace.marked = false).is_some()
+        })
+    }
+
+    /// Somebody writes `token` into a workspace. False when it is not there.
+    pub fn write_in_workspace(&self, engine: &str, id: &WorkspaceId, token: u64) -> bool {
+        self.act_on(|inner| {
+            let Some(there) = inner.engine_mut(engine).workspaces.get_mut(id) else { return false };
+            there.content.push(token);
+            inner.ledgers.entry(id.clone()).or_default().written.push(token);
+            true
+        })
+    }
+
     /// Somebody starts a backing behind our back (it boots at once). False when it was not down.
     pub fn start_backing(&self, engine: &str, id: &SandboxId) -> bool {
         self.act_on(|inner| inner.start_from_outside(engine, id))

@@ -6,13 +6,14 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sandkeep_core::{Backing, BackingReport, GatewayId, SandboxId, WorkspaceId};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc::unbounded_channel;
 use tokio::sync::oneshot;
 
 use super::engine::{Endpoint, Reach};
 use super::fault::{Disturbance, FaultKind};
 use super::work::Site;
-use super::world::{World, speaks};
+use super::world::World;
 use crate::{
     Capabilities, CreateRequest, Driver, DriverError, ErrorKind, FoundBacking, FoundWorkspace,
     SessionPeer, SessionStream, WatchEvent, WorkspaceReport, WorkspaceRequest,
@@ -344,34 +345,41 @@ impl Driver for SimulatedDriver {
         id: &SandboxId,
         backing_run: &str,
     ) -> Result<(Box<dyn SessionStream>, SessionPeer), DriverError> {
-        self.world
-            .until(|world| {
-                world.with_backing(&self.name, id, |backing| {
-                    let backing = backing?;
-                    let up = backing.backing_run.as_deref() == Some(backing_run)
-                        && speaks(backing.state)
-                        && backing.supervisor.as_ref().is_some_and(|pid_1| !pid_1.mute);
-                    up.then_some(())
-                })
-            })
-            .await;
+        let engine = self.world.until(|world| world.take_session(id, backing_run)).await?;
         let (ours, theirs) = tokio::io::duplex(STREAM_BYTES);
-        let (world, name, id) = (self.world.clone(), self.name.clone(), id.clone());
-        let peer = SessionPeer { backing_run: backing_run.to_owned() };
-        let run = backing_run.to_owned();
-        tokio::spawn(async move {
-            world
-                .until(|world| {
-                    world.with_backing(&name, &id, |backing| {
-                        let there = backing.is_some_and(|b| {
-                            b.backing_run.as_ref() == Some(&run) && b.state.is_live()
-                        });
-                        (!there).then_some(())
-                    })
-                })
-                .await;
-            drop(theirs);
-        });
-        Ok((Box::new(ours), peer))
+        tokio::spawn(keep_stream(
+            self.world.clone(),
+            engine,
+            id.clone(),
+            backing_run.to_owned(),
+            theirs,
+        ));
+        Ok((Box::new(ours), SessionPeer { backing_run: backing_run.to_owned() }))
+    }
+}
+
+/// PID 1's end of a stream: it speaks first, and lets go when the other side has, or with its run.
+async fn keep_stream(
+    world: World,
+    engine: String,
+    id: SandboxId,
+    run: String,
+    mut stream: tokio::io::DuplexStream,
+) {
+    // The other side may be gone already; then reading says so.
+    let _spoken = stream.write_all(b"!").await;
+    let mut heard = [0; 256];
+    let over = world.until(|world| {
+        let inner = world.lock();
+        let backing = inner.engines.get(&engine).and_then(|engine| engine.backings.get(&id));
+        let there =
+            backing.is_some_and(|b| b.backing_run.as_ref() == Some(&run) && b.state.is_live());
+        (!there).then_some(())
+    });
+    let hung_up = async { while matches!(stream.read(&mut heard).await, Ok(1..)) {} };
+    tokio::select! {
+        biased;
+        () = over => {}
+        () = hung_up => world.release_session(&engine, &id, &run),
     }
 }

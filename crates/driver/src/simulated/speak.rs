@@ -7,7 +7,7 @@ use sandkeep_core::{Go, MainStatus, RestartPolicy, RunResult, SandboxId, Spec, T
 use super::backing::SimState;
 use super::supervisor::{GoUnheard, MainCommand, SupervisorView};
 use super::world::{Inner, World, speaks};
-use crate::WatchEvent;
+use crate::{DriverError, ErrorKind, WatchEvent};
 
 /// Exit code of a command that is not there.
 const NOT_FOUND: i32 = 127;
@@ -75,6 +75,41 @@ impl World {
         if code.is_some() {
             inner.runs.entry((id.clone(), run)).or_default().acknowledged = code;
         }
+    }
+
+    /// Takes the one session of this run's supervisor, if it is free: the engine it is on. `None`:
+    /// not now; an error: never again.
+    pub(super) fn take_session(
+        &self,
+        id: &SandboxId,
+        run: &str,
+    ) -> Option<Result<String, DriverError>> {
+        let mut inner = self.lock();
+        let found = inner.engine_with(id, run);
+        let ended = || {
+            let message = "that run of the backing is not there any more";
+            DriverError::new(ErrorKind::NotFound, "session", "RunEnded", message)
+        };
+        let Some(engine) = found else { return Some(Err(ended())) };
+        let backing = inner.backing_mut(&engine, id)?;
+        if !backing.state.is_live() {
+            return Some(Err(ended()));
+        }
+        let up = speaks(backing.state);
+        let pid_1 = backing.supervisor.as_mut().filter(|s| up && !s.mute && !s.held)?;
+        pid_1.held = true;
+        Some(Ok(engine))
+    }
+
+    /// The session is over; its supervisor is free for the next.
+    pub(super) fn release_session(&self, engine: &str, id: &SandboxId, run: &str) {
+        if let Some(backing) = self.lock().backing_mut(engine, id) {
+            let same = backing.backing_run.as_deref() == Some(run);
+            if let Some(pid_1) = backing.supervisor.as_mut().filter(|_| same) {
+                pid_1.held = false;
+            }
+        }
+        self.touch();
     }
 
     fn begin_command(

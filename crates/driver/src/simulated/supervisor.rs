@@ -54,6 +54,10 @@ pub struct SimSupervisor {
     pub boot: u64,
     /// It is up and will never report.
     pub mute: bool,
+    /// It hears no polite signal any more (SIGSTOP).
+    pub deaf: bool,
+    /// Somebody holds its session's stream.
+    pub held: bool,
     /// The highest execution that it had `go` for.
     pub go: Option<Execution>,
     /// What it says of the main command.
@@ -63,7 +67,7 @@ pub struct SimSupervisor {
 impl SimSupervisor {
     /// Just booted.
     pub const fn new(boot: u64, mute: bool) -> Self {
-        Self { boot, mute, go: None, main: MainStatus::Waiting }
+        Self { boot, mute, deaf: false, held: false, go: None, main: MainStatus::Waiting }
     }
 }
 

@@ -11,7 +11,7 @@ use super::supervisor::SimSupervisor;
 use super::world::{Inner, Pace, World};
 use crate::{CreateRequest, DriverError, ErrorKind, WatchEvent, WorkspaceReport, WorkspaceRequest};
 
-/// The directory image that no engine has.
+/// A directory image: no simulated engine has any.
 pub const NO_IMAGE: &str = "/no/such/image";
 
 /// An engine as one call has reached it; the call stays there whatever its driver does later.
@@ -87,19 +87,22 @@ impl Site {
     }
 
     pub(super) async fn stop(self, id: SandboxId, grace: Duration) -> Result<(), DriverError> {
-        let run = self.change(&id, |inner| {
-            let backing = inner.backing_mut(&self.engine, &id).ok_or_else(|| absent("stop"))?;
+        // What is down or not there at all is stopped.
+        let stopping = self.change(&id, |inner| {
+            let backing = inner.backing_mut(&self.engine, &id)?;
             if !backing.state.is_live() {
-                return Ok(None);
+                return None;
             }
             backing.state = SimState::Stopping;
-            Ok(backing.backing_run.clone())
-        })?;
-        let Some(run) = run else { return Ok(()) };
+            let deaf = backing.supervisor.as_ref().is_some_and(|pid_1| pid_1.deaf);
+            Some((backing.backing_run.clone()?, deaf))
+        });
+        let Some((run, deaf)) = stopping else { return Ok(()) };
         let needed = {
             let mut inner = self.world.lock();
             let (low, high) = inner.pace.exit;
-            inner.faults.delay(low, high)
+            let needed = inner.faults.delay(low, high);
+            if deaf { Duration::MAX } else { needed }
         };
         tokio::time::sleep(needed.min(grace)).await;
         let code = if needed <= grace { 143 } else { 137 };
@@ -108,13 +111,8 @@ impl Site {
     }
 
     pub(super) async fn kill(self, id: SandboxId) -> Result<(), DriverError> {
-        self.change(&id, |inner| {
-            if inner.backing_mut(&self.engine, &id).is_none() {
-                return Err(absent("kill"));
-            }
-            inner.end_run(&self.engine, &id, None, 137);
-            Ok(())
-        })
+        self.change(&id, |inner| inner.end_run(&self.engine, &id, None, 137));
+        Ok(())
     }
 
     pub(super) async fn set_frozen(self, id: SandboxId, frozen: bool) -> Result<(), DriverError> {
@@ -204,9 +202,18 @@ impl Inner {
             Some(backing) => Some((backing.rootfs, backing.result.clone())),
             None => None,
         };
-        if request.spec.image == Image::Directory(NO_IMAGE.to_owned()) {
-            let message = format!("{NO_IMAGE} is not there");
+        if let Image::Directory(path) = &request.spec.image {
+            let message = format!("{path} is not there");
             return Err(DriverError::new(ErrorKind::Invalid, "create", "NoImage", message));
+        }
+        if request.spec.limits.disk_bytes.is_some() && !request.spec.unenforced {
+            let message = "the limit of the disk is not enforced here";
+            return Err(DriverError::new(
+                ErrorKind::Invalid,
+                "create",
+                "LimitNotEnforced",
+                message,
+            ));
         }
         if full {
             return Err(exhausted("create"));
@@ -252,7 +259,7 @@ impl Inner {
         if !marked(engine, &backing.made_from.spec.workspace) {
             let message = "the workspace is not there or has lost its mark";
             return Err(DriverError::new(
-                ErrorKind::NotFound,
+                ErrorKind::Invalid,
                 "workspace",
                 "WorkspaceMissing",
                 message,
