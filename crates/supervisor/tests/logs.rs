@@ -171,11 +171,33 @@ fn a_fast_writer_loses_nothing_while_the_gateway_takes() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();
     link.go(1, 0, &["sh", "-c", "yes 0123456789abcde | head -c 20000000"]);
-    let mut log = Collected::default();
-    let mut got = 0;
+    // A gateway that is slow for a moment, in which all could have been written.
+    link.send(
+        Kind::ExecOpen,
+        1,
+        &ExecOpen {
+            exec_id: "moment".into(),
+            process: Some(process(&["sleep", "0.5"])),
+            detached: false,
+        },
+    );
+    let (mut end, mut got) = (0, 0);
+    let mut slow = true;
     while got < 20_000_000 {
-        log.take(&mut link, "main-1");
-        got += log.entries.drain(..).map(|entry| entry.bytes.len()).sum::<usize>();
+        let frame = link.next().unwrap();
+        match frame.kind().unwrap() {
+            Kind::ExecExited => slow = false,
+            Kind::LogData => {
+                let data: LogData = frame.decode().unwrap();
+                assert_eq!(data.offset, end, "a byte lost or doubled");
+                end += data.entries.len() as u64;
+                got += Entries::new(data.entries).map(|it| it.unwrap().bytes.len()).sum::<usize>();
+            }
+            _ => continue,
+        }
+        if !slow {
+            link.send(Kind::LogAck, 0, &LogAck { source: "main-1".into(), offset: end });
+        }
     }
     assert_eq!(got, 20_000_000);
 }

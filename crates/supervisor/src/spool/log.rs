@@ -95,7 +95,9 @@ impl Log {
         log
     }
 
-    pub(super) fn go_on(&mut self) {
+    /// The gateway's patience begins anew: until now there was nothing for it to take.
+    pub(super) fn go_on(&mut self, now_ms: u64) {
+        self.progress_at_ms = now_ms;
         self.complete = false;
         self.complete_sent = false;
     }
@@ -112,6 +114,13 @@ impl Log {
     /// Bytes on the disk.
     pub(super) fn bytes(&self) -> u64 {
         self.segments.iter().map(|segment| segment.bytes).sum()
+    }
+
+    /// The gateway has had something to take since this moment, if it had nothing before.
+    pub(super) fn news_at(&mut self, now_ms: u64) {
+        if self.acknowledged == self.end {
+            self.progress_at_ms = now_ms;
+        }
     }
 
     pub(super) fn append(&mut self, state: &StateDir, fd: u8, time_ms: u64, output: &[u8]) {

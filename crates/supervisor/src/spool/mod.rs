@@ -53,9 +53,9 @@ impl Spool {
     }
 
     /// Begins a log, or goes on with one of that name.
-    pub fn open(&mut self, state: &StateDir, source: &str) {
+    pub fn open(&mut self, state: &StateDir, source: &str, now_ms: u64) {
         if let Some(log) = self.logs.get_mut(source) {
-            return log.go_on();
+            return log.go_on(now_ms);
         }
         while self.logs.len() >= MOST_LOGS {
             let oldest = self
@@ -68,7 +68,16 @@ impl Spool {
             };
             self.remove(state, &name);
         }
-        self.logs.insert(source.to_owned(), Log::new(source));
+        let mut log = Log::new(source);
+        log.go_on(now_ms);
+        self.logs.insert(source.to_owned(), log);
+    }
+
+    /// Output is about to be appended: the gateway's patience begins when there is news.
+    pub fn news_at(&mut self, source: &str, now_ms: u64) {
+        if let Some(log) = self.logs.get_mut(source) {
+            log.news_at(now_ms);
+        }
     }
 
     /// Appends output. What the disk does not take is counted, and marked as a gap.

@@ -25,7 +25,7 @@ impl World {
     }
 
     fn open(&mut self, source: &str) {
-        self.spool.open(&self.state, source);
+        self.spool.open(&self.state, source, 0);
     }
 
     fn restart(&mut self) {
@@ -180,6 +180,31 @@ fn a_writer_waits_for_a_gateway_that_takes_and_for_no_other() {
     assert!(world.spool.holds_back("a", 5000));
     world.spool.end_session();
     assert!(!world.spool.holds_back("a", 5000));
+}
+
+#[test]
+fn a_log_that_begins_within_a_session_holds_its_writer_back_too() {
+    let mut world = World::new();
+    world.spool.begin_session(&world.state, &[], 1000);
+    world.spool.open(&world.state, "a", 50_000);
+    world.write("a", &[b'x'; 1_500_000]);
+    assert!(world.spool.holds_back("a", 50_001));
+    assert!(!world.spool.holds_back("a", 52_000));
+}
+
+#[test]
+fn a_burst_after_a_long_silence_holds_its_writer_back_too() {
+    let mut world = World::new();
+    world.open("a");
+    world.spool.begin_session(&world.state, &[], 1000);
+    world.write("a", b"early");
+    assert_eq!(world.ship().1, b"early");
+    world.spool.news_at("a", 900_000);
+    world.write("a", &[b'x'; 1_500_000]);
+    // More of the burst is no new beginning.
+    world.spool.news_at("a", 901_999);
+    assert!(world.spool.holds_back("a", 901_999));
+    assert!(!world.spool.holds_back("a", 902_000));
 }
 
 #[test]

@@ -24,6 +24,7 @@ impl Supervisor {
         let (state, spool) = (&self.state, &mut self.spool);
         let mut log = |name: &str, channel: Channel, bytes: &[u8]| {
             let fd = if channel == Channel::Stderr { 2 } else { 1 };
+            spool.news_at(name, now);
             spool.append(state, name, fd, time_ms, bytes);
         };
         for (key, exec) in self.execs.iter_mut() {

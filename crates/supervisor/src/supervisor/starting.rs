@@ -41,7 +41,7 @@ impl Supervisor {
         })?;
         exec.log = process.keep_output.then(|| id.to_owned());
         if let Some(log) = &exec.log {
-            self.spool.open(&self.state, log);
+            self.spool.open(&self.state, log, now_ms());
         }
         Ok(self.keep(exec))
     }
@@ -103,7 +103,7 @@ impl Supervisor {
             Exec::failed(id, code, reason, self.wall_ms())
         });
         self.spool.complete_other_runs(&execution.log());
-        self.spool.open(&self.state, &execution.log());
+        self.spool.open(&self.state, &execution.log(), now_ms());
         exec.log = Some(execution.log());
         exec.is_main = true;
         let key = self.keep(exec);
