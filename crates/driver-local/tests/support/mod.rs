@@ -55,6 +55,11 @@ impl LocalFixture {
     pub(crate) fn with(knobs: Knobs, deeper: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let home = dir.path().join(deeper).join("local");
+        Self::at(dir, home, knobs)
+    }
+
+    /// With its home somewhere else; `dir` lives as long as the fixture.
+    pub(crate) fn at(dir: tempfile::TempDir, home: PathBuf, knobs: Knobs) -> Self {
         let random = fs::read("/proc/sys/kernel/random/uuid").unwrap();
         let gateway = GatewayId::from_random(random[..8].try_into().unwrap());
         let driver = Arc::new(open(&home, &gateway, &knobs));
