@@ -53,7 +53,7 @@ impl Progress {
 
     /// A milder way was tried and did not work. An engine that was away says nothing about that.
     pub(super) fn milder_way_failed(&self) -> bool {
-        self.number > 0 && matches!(self.failure, Some(kind) if kind != FailureKind::Outside)
+        self.failure.is_some_and(|kind| kind != FailureKind::Outside)
     }
 }
 

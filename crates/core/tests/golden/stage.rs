@@ -11,7 +11,7 @@
 //! came back so), `done` (it came back well), `converge` (decide and do, until nothing is left),
 //! `show`, `conditions`, `counters`, `explain`.
 
-use sandkeep_core::verb::{self, Asked, DeleteOptions};
+use sandkeep_core::verb::{self, Asked, DeleteOptions, VerbError};
 use sandkeep_core::{
     Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Identity, Image, Intent,
     Limits, Live, MainStatus, Observation, Operation, Record, RestartPolicy, RunResult, SandboxId,
@@ -327,7 +327,10 @@ impl Stage {
             other => return Err(format!("verb {other}?")),
         };
         Ok(vec![match answer {
-            Err(error) => format!("refused: {error}"),
+            Err(error @ VerbError::Deleting { kept_workspace: None, .. }) => {
+                format!("refused: {error}; its workspace goes too")
+            }
+            Err(error) => format!("refused: {error}; its workspace stays"),
             Ok(None) => "asked for already".to_owned(),
             Ok(Some(intent)) => {
                 self.live.looked = false;

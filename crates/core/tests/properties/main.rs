@@ -104,7 +104,15 @@ proptest! {
 
     #[test]
     fn actions_fit_the_intent(record in record(), live in live(), now in time()) {
-        let Some(action) = decide(&record, &live, now).action else { return Ok(()) };
+        let decision = decide(&record, &live, now);
+        let Some(action) = decision.action else { return Ok(()) };
+        if let (Action::Go { .. }, Some(ordered)) = (&action, &decision.attempt)
+            && ordered.go != record.attempt.go
+        {
+            // Coming this far ends the errors and the waits of the try.
+            prop_assert!(ordered.next_try_at.is_none() && ordered.failure.is_none());
+            prop_assert!(ordered.first_error.is_none() && ordered.latest_error.is_none());
+        }
         match record.intent.want {
             Want::Running => prop_assert!(
                 !matches!(action, Action::Remove | Action::DiscardWorkspace | Action::ForgetRecord),
@@ -217,13 +225,14 @@ proptest! {
     fn verbs_are_answered_and_idempotent(
         record in record(), now in time(), discard in any::<bool>(), forget in any::<bool>()
     ) {
-        let asked = Asked { by: "uid:0".to_owned(), at: now };
+        let asked = Asked { by: "uid:7".to_owned(), at: now };
         let options = DeleteOptions { discard_workspace: discard, forget };
         let record = sound(record);
         let with = |intent| Record { intent, ..record.clone() };
         let next = record.intent.generation + 1;
         if let Ok(Some(intent)) = verb::start(&record, &asked) {
             prop_assert_eq!((intent.want, intent.generation), (Want::Running, next));
+            prop_assert!(intent.by == asked.by && intent.at >= now);
             prop_assert_eq!(verb::start(&with(intent), &asked), Ok(None));
         }
         if let Ok(Some(intent)) = verb::stop(&record, &asked) {
