@@ -1,6 +1,8 @@
 //! The simulated driver against the suite that every driver must pass: what the simulation finds
 //! is worth something only as long as its driver behaves as the real ones do.
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test tells and fails aloud")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 

@@ -12,16 +12,22 @@
 //! `SANDKEEP_SIM_SEEDS=N` walks that many; `SANDKEEP_SIM_SEED=S` one, with its trace
 //! (`cargo xtask sim S`).
 
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test tells and fails aloud")]
+#![allow(clippy::large_futures, reason = "one walk at a time on a stack of its own")]
+
 mod book;
 mod clock;
 mod disk;
 mod every_step;
 mod faults;
 mod house;
+mod known_faults;
 mod life;
+mod public_faults;
 mod seeds;
 mod sessions;
 mod settled;
+mod stage;
 mod tally;
 mod verbs;
 mod walk;

@@ -286,11 +286,9 @@ impl Shared {
             }
             _ => {}
         }
-        if answer.is_ok() {
-            if let Some(view) = self.view(&target) {
-                let session = self.connected(&target, &view);
-                self.tell(&target, session, view.result);
-            }
+        if let (Ok(()), Some(view)) = (&answer, self.view(&target)) {
+            let session = self.connected(&target, &view);
+            self.tell(&target, session, view.result);
         }
         answer
     }

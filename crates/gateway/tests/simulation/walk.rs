@@ -153,9 +153,10 @@ impl Walk {
     pub(crate) async fn mend_due(&mut self, all: bool) {
         let now = self.house.world.elapsed();
         let due = |mend: &Mend| all || mend.at <= now;
-        let (due, later) = std::mem::take(&mut self.mending).into_iter().partition(due);
+        let (due, later): (Vec<Mend>, Vec<Mend>) =
+            std::mem::take(&mut self.mending).into_iter().partition(due);
         self.mending = later;
-        for mend in Vec::<Mend>::from(due) {
+        for mend in due {
             self.mend(mend.what).await;
         }
     }
