@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
 use crate::session::dispatch::{Dispatch, tell_stored};
-use crate::session::facts::{Connected, Facts};
+use crate::session::facts::{Connected, Facts, cut};
 use crate::session::greeting::{Ended, read_hello, say_why, write_welcome};
 use crate::session::link::Link;
 use crate::session::logs::LogStore;
@@ -40,6 +40,9 @@ const LASTED: Duration = Duration::from_secs(10);
 /// For the log store to say what it has. Without its answer the supervisor sends from where it
 /// likes, and what is there already is dropped.
 const LOGS_DEADLINE: Duration = Duration::from_secs(2);
+
+/// Guards named in a message; there are not that many.
+const GUARDS: usize = 16;
 
 /// Keeps the session of one incarnation.
 #[derive(Debug)]
@@ -151,6 +154,10 @@ impl Keeper {
             Connected::Yes { result_is_stored: false } => {}
         }
         tracing::debug!(sandbox = %self.target.id, incarnation, build = ?hello.build, "connected");
+        if !hello.missing_guards.is_empty() {
+            let guards: Vec<_> = hello.missing_guards.iter().take(GUARDS).map(|g| cut(g)).collect();
+            tracing::warn!(sandbox = %self.target.id, ?guards, "guards are missing inside");
+        }
         tokio::select! {
             ended = read_frames(&mut reader, &dispatch) => Err(ended),
             ended = write_outbox(write, &link) => Err(ended),

@@ -40,6 +40,3 @@ pub use logs::{LogError, LogQuery, LogStore, LogStream};
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
-
-#[cfg(test)]
-mod tests;

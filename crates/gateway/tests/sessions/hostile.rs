@@ -9,8 +9,8 @@ use sandkeep_frames::{Encoded, Kind};
 
 use super::peer::{Peer, hello};
 use super::world::{World, spec};
-use crate::session::{ExecOutput, ExecRequest, ExecStream};
-use crate::sessions::{SessionError, Sessions};
+use sandkeep_gateway::session::{ExecOutput, ExecRequest, ExecStream};
+use sandkeep_gateway::sessions::{SessionError, Sessions};
 
 async fn open(world: &World, peer: &mut Peer, id: &str) -> (ExecStream, u32) {
     let request = ExecRequest {

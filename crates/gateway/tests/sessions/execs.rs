@@ -8,8 +8,8 @@ use sandkeep_frames::{Kind, WINDOW_BYTES};
 
 use super::peer::Peer;
 use super::world::{World, spec};
-use crate::session::{ExecInput, ExecOutput, ExecRequest, ExecStream};
-use crate::sessions::SessionError;
+use sandkeep_gateway::session::{ExecInput, ExecOutput, ExecRequest, ExecStream};
+use sandkeep_gateway::sessions::SessionError;
 
 fn request(id: &str) -> ExecRequest {
     ExecRequest { exec_id: id.to_owned(), argv: vec!["true".to_owned()], ..ExecRequest::default() }

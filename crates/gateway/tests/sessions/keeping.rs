@@ -12,8 +12,8 @@ use sandkeep_frames::message::{Go, Hello, LogAck, LogData, LogOffer, Refused, Re
 
 use super::peer::{hello, main_state};
 use super::world::World;
-use crate::session::LogQuery;
-use crate::sessions::{SessionError, Sessions};
+use sandkeep_gateway::session::LogQuery;
+use sandkeep_gateway::sessions::{SessionError, Sessions};
 
 fn is_probed(session: &Session) -> bool {
     matches!(session, Session::Connected { probed_at: Some(_), .. })

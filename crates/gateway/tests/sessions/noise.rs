@@ -11,7 +11,7 @@ use sandkeep_frames::{Encoded, Kind, WINDOW_BYTES};
 
 use super::peer::{Peer, hello};
 use super::world::{World, spec};
-use crate::session::{ExecInput, ExecOutput, ExecRequest, ExecStream, LogQuery};
+use sandkeep_gateway::session::{ExecInput, ExecOutput, ExecRequest, ExecStream, LogQuery};
 
 /// Something that a supervisor may send.
 #[derive(Debug, Clone)]
