@@ -14,7 +14,7 @@ use sandkeep_driver::DriverError;
 
 use crate::cgroup::Group;
 use crate::failure::{internal, io_failure};
-use crate::home::{absent_is_done, remove_whatever, write_json};
+use crate::home::{Durable, absent_is_done, remove_whatever, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::process::Process;
@@ -158,7 +158,7 @@ impl Local {
         match self.run_record(id) {
             Some(mut record) if out_of_memory && !record.oom => {
                 record.oom = true;
-                write_json(&self.home.sandbox(id).runtime_file(), &record, false)
+                write_json(&self.home.sandbox(id).runtime_file(), &record, Durable::No)
             }
             _ => Ok(()),
         }

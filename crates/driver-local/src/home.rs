@@ -117,19 +117,32 @@ pub(crate) fn make_private_dir(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(path)
 }
 
-/// Replaces `path` by `value` as JSON. With `durable` it is on disk when this returns; without, a
-/// crash of the machine may lose it, a crash of the process may not.
-pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T, durable: bool) -> io::Result<()> {
+/// How much of a written file a crash of the machine may undo. A crash of the process undoes
+/// nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Durable {
+    /// All of it, and what is left may be empty: what is in it means nothing after a crash.
+    No,
+    /// The old file may be back, or none; never a broken one. One flush.
+    Whole,
+    /// Nothing: it is on disk when the call returns. Two flushes.
+    Yes,
+}
+
+/// Replaces `path` by `value` as JSON.
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T, durable: Durable) -> io::Result<()> {
     let bytes = serde_json::to_vec(value)?;
     let temporary = path.with_extension("new");
     let mut file =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&temporary)?;
     file.write_all(&bytes)?;
-    if durable {
+    if durable != Durable::No {
         file.sync_all()?;
     }
     fs::rename(&temporary, path)?;
-    if durable && let Some(parent) = path.parent() {
+    if durable == Durable::Yes
+        && let Some(parent) = path.parent()
+    {
         sync_dir(parent)?;
     }
     Ok(())
@@ -178,7 +191,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("x.json");
         assert!(matches!(read_json::<u32>(&path), Ok(None)));
-        write_json(&path, &7_u32, true).unwrap();
+        write_json(&path, &7_u32, Durable::Yes).unwrap();
         assert!(matches!(read_json::<u32>(&path), Ok(Some(7))));
         fs::write(&path, "{").unwrap();
         assert!(read_json::<u32>(&path).is_err());

@@ -13,7 +13,7 @@ use crate::cgroup::{Group, Hierarchies};
 use crate::config::{HelperCommand, Knobs, LocalConfig};
 use crate::failure::{internal, io_failure};
 use crate::helper::{Answer, Ask, Launch, helper_group};
-use crate::home::{Home, make_private_dir, read_json, write_json};
+use crate::home::{Durable, Home, make_private_dir, read_json, write_json};
 use crate::process::kernel_boot_id;
 use crate::record::{Engine, Label};
 use crate::session::Doors;
@@ -102,7 +102,7 @@ impl Local {
         }
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(failed)?;
         let engine = Engine { id: uuid.trim().to_owned() };
-        write_json(&file, &engine, true).map_err(failed)?;
+        write_json(&file, &engine, Durable::Yes).map_err(failed)?;
         Ok(engine.id)
     }
 

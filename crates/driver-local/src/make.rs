@@ -10,7 +10,7 @@ use sandkeep_driver::{CreateRequest, DriverError};
 
 use crate::check::check;
 use crate::failure::{conflict, io_failure};
-use crate::home::{SandboxDir, absent_is_done, make_private_dir, write_json};
+use crate::home::{Durable, SandboxDir, absent_is_done, make_private_dir, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::record::Label;
@@ -51,7 +51,9 @@ impl Local {
         }
         make_dirs(&dir, self.uid_base).map_err(failed)?;
         let label = Label { gateway: self.gateway.clone(), made_from: request.clone() };
-        write_json(&dir.label(), &label, true).map_err(failed)
+        // If a crash of the machine undoes it, the backing is absent or of the older generation, and
+        // made again; nothing was in it yet.
+        write_json(&dir.label(), &label, Durable::Whole).map_err(failed)
     }
 }
 

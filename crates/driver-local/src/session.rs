@@ -19,7 +19,7 @@ use tokio::net::{UnixListener, UnixStream};
 use crate::config::Guard;
 use crate::failure::{internal, io_failure, not_found};
 use crate::helper::{Answer, Ask, Remount};
-use crate::home::write_json;
+use crate::home::{Durable, write_json};
 use crate::local::Local;
 use crate::process::{Birth, Process};
 use crate::record::{RunRecord, SessionDir};
@@ -219,6 +219,6 @@ impl Local {
         };
         let oom = record.is_some_and(|record| record.oom);
         let record = RunRecord { birth: birth.clone(), generation, session_dir, oom };
-        write_json(&dir.runtime_file(), &record, false).map_err(failed)
+        write_json(&dir.runtime_file(), &record, Durable::No).map_err(failed)
     }
 }

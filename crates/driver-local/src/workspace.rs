@@ -12,7 +12,7 @@ use sandkeep_core::WorkspaceId;
 use sandkeep_driver::{DriverError, ErrorKind, FoundWorkspace, WorkspaceReport, WorkspaceRequest};
 
 use crate::failure::{conflict, io_failure};
-use crate::home::{absent_is_done, make_private_dir, read_json, sync_dir, write_json};
+use crate::home::{Durable, absent_is_done, make_private_dir, read_json, sync_dir, write_json};
 use crate::local::Local;
 use crate::record::Mark;
 
@@ -61,7 +61,7 @@ impl Local {
         fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).map_err(failed)?;
         let (gateway, id) = (self.gateway.clone(), request.id.clone());
         let mark = Mark { gateway, id, name: request.name.clone() };
-        write_json(&mark_file, &mark, true).map_err(failed)?;
+        write_json(&mark_file, &mark, Durable::Yes).map_err(failed)?;
         debug_assert_eq!(mark_file.parent(), Some(dir.as_path()));
         sync_dir(&self.home.workspaces()).map_err(failed)
     }

@@ -14,7 +14,7 @@ use super::ask::{Answer, Failure, Launch, While};
 use super::assemble::{Staged, assemble};
 use crate::cgroup::{Group, Hierarchies};
 use crate::config::{Guard, Step};
-use crate::home::{absent_is_done, write_json};
+use crate::home::{Durable, absent_is_done, write_json};
 use crate::process::{Birth, Process};
 use crate::record::{RunRecord, SessionDir};
 use crate::sys;
@@ -106,7 +106,7 @@ fn let_go(
         session_dir: SessionDir { device: session.dev(), inode: session.ino() },
         oom: false,
     };
-    write_json(&record, &run, false).when("the run could not be recorded")?;
+    write_json(&record, &run, Durable::No).when("the run could not be recorded")?;
     die_at(launch, Step::Recorded);
 
     if launch.guards(Guard::Network) {
