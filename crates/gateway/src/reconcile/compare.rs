@@ -66,6 +66,7 @@ pub(crate) async fn compare(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<()
         hold(shared, "StoreRolledBack", message, evidence).await;
     }
     note_left_alone(shared, slot, &found);
+    note_marks(shared, &found);
     slot.set_compared(found.engine.clone());
     wake_what_differs(shared, slot, &found);
     if !shared.on_hold() {
@@ -114,6 +115,20 @@ pub(crate) fn evidence(shared: &Shared, found: &Found) -> Vec<String> {
         }
     }
     lines
+}
+
+/// A workspace that is found carries its mark, whatever an old copy of the store says: it is never
+/// taken for one that nobody has used.
+fn note_marks(shared: &Shared, found: &Found) {
+    for workspace in &found.workspaces {
+        let known = shared.registry.workspace(&workspace.id);
+        if known.is_some_and(|known| !known.marked) {
+            shared.registry.stage_workspace(&workspace.id, |known| {
+                known.marked = true;
+                known.engine.get_or_insert_with(|| found.engine.clone());
+            });
+        }
+    }
 }
 
 /// Which workspaces are used by backings that have neither record nor tombstone.

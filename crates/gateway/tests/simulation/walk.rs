@@ -157,6 +157,13 @@ impl Walk {
             std::mem::take(&mut self.mending).into_iter().partition(due);
         self.mending = later;
         for mend in due {
+            // An engine that is on its way back is not reached before it is there.
+            if let Broken::Reach(driver) = mend.what {
+                let other = |m: &Mend| matches!(m.what, Broken::Engine(d) if d == driver);
+                if self.mending.iter().any(other) {
+                    continue;
+                }
+            }
             self.mend(mend.what).await;
         }
     }
@@ -166,8 +173,10 @@ impl Walk {
         match what {
             Broken::Reach(driver) => world.set_reach(driver, Reach::Up),
             Broken::Engine(driver) => {
+                // Every connection to the other one is broken before ours answers again.
+                world.set_reach(driver, Reach::Down);
                 world.lead_to(driver, &format!("engine-{driver}"));
-                world.set_reach(driver, Reach::Up);
+                self.mend_after(30_000, 30_000, Broken::Reach(driver));
             }
             Broken::EngineFull(engine) => world.set_engine_full(&engine, false),
             Broken::StoreFull => self.house.store.set_full(false),
@@ -183,6 +192,8 @@ impl Walk {
         self.house.world.note(format_args!("faults freeze"));
         self.house.world.with_faults(|faults| faults.rates = Rates::NONE);
         self.house.store.set_hook(None);
+        self.mend_due(true).await;
+        self.pass(Duration::from_secs(30)).await?;
         self.mend_due(true).await;
         self.end_adrift().await?;
         if self.rng.chance(150) {
