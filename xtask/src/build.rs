@@ -50,6 +50,11 @@ fn test_program(message: &Value) -> Option<TestProgram> {
     if message["reason"] != "compiler-artifact" || message["profile"]["test"] != true {
         return None;
     }
+    // Benches and examples are built too, so that they compile; they are no tests.
+    let kind = &message["target"]["kind"][0];
+    if kind == "bench" || kind == "example" {
+        return None;
+    }
     let executable = PathBuf::from(message["executable"].as_str()?);
     let directory = Path::new(message["manifest_path"].as_str()?).parent()?.to_owned();
     let source = Path::new(message["target"]["src_path"].as_str()?);
@@ -57,7 +62,7 @@ fn test_program(message: &Value) -> Option<TestProgram> {
     Some(TestProgram {
         package: package(&directory)?,
         target: message["target"]["name"].as_str()?.to_owned(),
-        is_integration: message["target"]["kind"][0] == "test",
+        is_integration: kind == "test",
         shown: format!("{} ({})", relative(source), relative(&executable)),
         executable,
         directory,
