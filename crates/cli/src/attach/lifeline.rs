@@ -55,7 +55,7 @@ impl Lifeline {
     }
 
     /// Waits for a change, and gives the fate after it. Loses nothing when dropped half-way.
-    pub(super) async fn changed(&mut self) -> Fate {
+    pub(crate) async fn changed(&mut self) -> Fate {
         if self.seen.changed().await.is_err() {
             // The watcher has seen the record go; nothing will change any more.
             std::future::pending::<()>().await;
@@ -124,14 +124,28 @@ impl Lifeline {
         tokio::time::timeout(patience, settle).await.ok()
     }
 
+    /// Nothing of the run will happen any more, as long as nobody asks for it.
+    pub(crate) fn is_over(&self) -> bool {
+        let Seen { sandbox, gone } = self.seen.borrow().clone();
+        let settled = sandbox.is_some_and(|sandbox| sandbox.waits_for == "user");
+        gone || (settled && self.fate() != Fate::Alive)
+    }
+
+    /// The sandbox's name.
+    pub(super) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// A run that is lost is begun again, by the sandbox's policy.
+    pub(super) fn is_revived(&self) -> bool {
+        let seen = self.seen.borrow();
+        let spec = seen.sandbox.as_ref().and_then(|sandbox| sandbox.spec.as_ref());
+        spec.is_some_and(|spec| matches!(spec.restart.as_str(), "on-failure" | "always"))
+    }
+
     /// The state in words, for progress; `None`: not seen yet.
     pub(super) fn words(&self) -> Option<String> {
         self.seen.borrow().sandbox.as_deref().map(phrases::state)
-    }
-
-    /// Number of the backing's run; 0: not known.
-    pub(super) fn incarnation(&self) -> u64 {
-        self.seen.borrow().sandbox.as_ref().map_or(0, |sandbox| sandbox.incarnation)
     }
 }
 

@@ -24,6 +24,7 @@ use tokio::time::{Instant, sleep};
 use crate::client::{Gateway, plain_os_words};
 use crate::error::{Failure, exit};
 use crate::progress::Progress;
+use crate::render;
 use crate::wait::reconnect_until;
 
 pub(crate) use detached::begin;
@@ -39,6 +40,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// How long the record may take to tell how a run ended that cannot be attached to any more, and
 /// the streams to come back once the record tells it.
 const SETTLE: Duration = Duration::from_secs(10);
+/// So many executions of the main command may come and go while a connection is made again.
+const RESTARTS_TRIED: u32 = 8;
 /// What is quicker needs no progress shown: stderr belongs to the command.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -51,8 +54,10 @@ pub(crate) enum Target {
     Main {
         /// The sandbox's id.
         sandbox: String,
-        /// The main command's exec id, `main-RUN`.
-        exec_id: String,
+        /// Which run of it.
+        run: u64,
+        /// How often it was begun again within that run; begin with 0.
+        restart: u32,
     },
 }
 
@@ -136,9 +141,6 @@ impl Attachment {
         let what = self.what();
         let mut give_up_at = None;
         loop {
-            if let Some(lifeline) = &self.lifeline {
-                state.begin_again_after(lifeline.incarnation());
-            }
             let first = self.first_message(state);
             let session = Session { state, lifeline: self.lifeline.as_mut(), what: &what };
             let failure = match session.run(gateway, first).await {
@@ -180,15 +182,22 @@ impl Attachment {
         state: &mut State,
         deadline: Instant,
     ) -> Result<Option<Ending>, Failure> {
-        let passing = matches!(failure.exit, exit::UNREACHABLE | exit::TIMED_OUT);
+        let mut passing = matches!(failure.exit, exit::UNREACHABLE | exit::TIMED_OUT);
         if let Some(lifeline) = &mut self.lifeline {
-            let patience = if passing { Duration::ZERO } else { SETTLE };
+            let revived = failure.exit == exit::NOT_FOUND && lifeline.is_revived();
+            let patience = if passing || revived { Duration::ZERO } else { SETTLE };
             match lifeline.final_fate(patience).await {
                 Some(Fate::Lost(lost)) => return Err(lost),
                 Some(Fate::Ended(exit)) if !passing || state.waited_for_end(SETTLE) => {
+                    let log = format!("sandkeep logs {}", lifeline.name());
+                    render::message(&format!("the end of the output was missed; see: {log}"));
                     return Ok(Some(Ending::Exited(exit)));
                 }
                 _ => {}
+            }
+            if revived {
+                self.look_for_next_execution(state);
+                passing = true;
             }
         }
         let known = state.was_attached() || self.lifeline.is_some();
@@ -199,6 +208,14 @@ impl Attachment {
             () = sleep(RETRY_PAUSE) => Ok(None),
             () = state.leave_requested() => Err(given_up(&self.what())),
         }
+    }
+
+    /// The main command was lost and is begun again, with a name of its own: which of the next it
+    /// is, is tried out, over and over, as it may not have begun yet.
+    fn look_for_next_execution(&mut self, state: &mut State) {
+        let Target::Main { restart, .. } = &mut self.target else { return };
+        let reached = state.begin_again_after_restart(*restart);
+        *restart = if *restart < reached + RESTARTS_TRIED { *restart + 1 } else { reached + 1 };
     }
 
     /// A process that was there and is not any more went with its sandbox's backing.
@@ -231,7 +248,10 @@ impl Attachment {
         let message = match &self.target {
             Target::Exec(open) if !state.was_attached() => exec_in::Message::Open(open.clone()),
             Target::Exec(open) => attach(&open.sandbox, &open.exec_id),
-            Target::Main { sandbox, exec_id } => attach(sandbox, exec_id),
+            Target::Main { sandbox, run, restart: 0 } => attach(sandbox, &format!("main-{run}")),
+            Target::Main { sandbox, run, restart } => {
+                attach(sandbox, &format!("main-{run}-{restart}"))
+            }
         };
         ExecIn { message: Some(message) }
     }

@@ -49,8 +49,8 @@ pub(super) struct State {
     attached: bool,
     /// Something came on the latest connection.
     progressed: bool,
-    /// The incarnation that the streams belong to; 0: not known.
-    incarnation: u64,
+    /// Another execution of the main command is looked for: the number of the one that is gone.
+    looking_since: Option<u32>,
     exited: Option<Exit>,
     leave_at: Option<Instant>,
     /// Until when the process has to be there; `None`: no limit.
@@ -76,7 +76,7 @@ impl State {
             outbox: VecDeque::new(),
             attached: false,
             progressed: false,
-            incarnation: 0,
+            looking_since: None,
             exited: None,
             leave_at: None,
             start_by: None,
@@ -104,18 +104,16 @@ impl State {
         std::mem::replace(&mut self.progressed, false)
     }
 
-    /// The command runs in a newer incarnation than the streams belong to: they begin anew.
-    pub(super) fn begin_again_after(&mut self, incarnation: u64) {
-        if self.attached && self.incarnation > 0 && incarnation > self.incarnation {
-            self.begin_again();
-            self.incarnation = incarnation;
+    /// The execution that the streams belong to is gone, and another is looked for, last tried
+    /// under this number. Gives the number of the one that is gone.
+    pub(super) fn begin_again_after_restart(&mut self, tried: u32) -> u32 {
+        if let Some(gone) = self.looking_since {
+            return gone;
         }
-    }
-
-    fn begin_again(&mut self) {
-        render::message("the command was lost with its backing and runs again");
+        self.looking_since = Some(tried);
         self.stdout.begin_again();
         self.stderr.begin_again();
+        tried
     }
 
     /// The record tells the end: have the streams had this long to tell it, too?
@@ -190,11 +188,10 @@ impl State {
         self.tell_size();
     }
 
-    fn on_attached(&mut self, at: ExecAttached, incarnation: u64) {
+    fn on_attached(&mut self, at: ExecAttached) {
         self.progress.clear();
-        // The same process has at least what came from it: with less, it is another.
-        if at.stdout_offset < self.stdout.offset() || at.stderr_offset < self.stderr.offset() {
-            self.begin_again();
+        if self.looking_since.take().is_some() {
+            render::message("the command was lost with its backing and runs again");
         }
         let dropped =
             [self.stdout.resume_at(at.stdout_offset), self.stderr.resume_at(at.stderr_offset)];
@@ -212,7 +209,6 @@ impl State {
                 self.input = Input::start().ok();
             }
         }
-        self.incarnation = incarnation;
         match &mut self.input {
             Some(input) => self.outbox.extend(input.resume_at(at.stdin_offset)),
             None if self.wants_stdin => {
@@ -225,10 +221,10 @@ impl State {
         }
     }
 
-    fn on_output(&mut self, message: Out, incarnation: u64) {
+    fn on_output(&mut self, message: Out) {
         self.progressed = true;
         match message {
-            Out::Attached(at) => self.on_attached(at, incarnation),
+            Out::Attached(at) => self.on_attached(at),
             Out::Stdout(data) => self.stdout.accept(data),
             Out::Stderr(data) => self.stderr.accept(data),
             Out::StdoutEnd(_) | Out::StderrEnd(_) => {}
@@ -315,7 +311,6 @@ impl Session<'_> {
         let mut client = gateway.client();
         let opening = client.exec(ReceiverStream::new(messages));
         tokio::pin!(opening);
-        let mut lost = None;
         loop {
             tokio::select! {
                 response = &mut opening => {
@@ -328,12 +323,12 @@ impl Session<'_> {
                         return Err(Broken::Ended(ending));
                     }
                 }
-                fate = change_of(&mut self.lifeline) => {
-                    lost = grace_for(&fate, lost);
-                    self.show_state();
-                }
+                fate = change_of(&mut self.lifeline) => match fate {
+                    // Nothing is attached, so nothing is on its way.
+                    Fate::Lost(failure) => return Err(Broken::Lost(failure)),
+                    Fate::Alive | Fate::Ended(_) => self.show_state(),
+                },
                 () = self.state.progress.due() => self.state.progress.flush(),
-                () = after(lost.as_ref()) => return Err(give_up(lost)),
                 () = at(self.state.start_by), if !self.state.attached => {
                     return Err(Broken::Lost(self.not_in_time()));
                 }
@@ -366,8 +361,7 @@ impl Session<'_> {
             tokio::select! {
                 message = from_gateway.message(), if state.exited.is_none() => match message {
                     Ok(Some(ExecOut { message: Some(message) })) => {
-                        let incarnation = self.lifeline.as_ref().map_or(0, |l| l.incarnation());
-                        state.on_output(message, incarnation);
+                        state.on_output(message);
                     }
                     Ok(Some(_of_a_newer_version)) => {}
                     Ok(None) => return self.failed(&Status::unavailable("the stream ended")),

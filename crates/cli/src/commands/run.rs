@@ -83,10 +83,7 @@ async fn attached(context: Context, arguments: Arguments) -> Result<u8, Failure>
         render::message("stdin is no terminal; the command has one all the same");
     }
     let attachment = Attachment {
-        target: Target::Main {
-            sandbox: sandbox.id.clone(),
-            exec_id: format!("main-{}", sandbox.run),
-        },
+        target: Target::Main { sandbox: sandbox.id.clone(), run: sandbox.run, restart: 0 },
         stdin,
         tty,
         quiet: context.quiet,

@@ -126,3 +126,29 @@ async fn reuse_starts_what_is_stopped_and_attaches_to_its_own_command() {
     fake.becomes(|sandbox| sandbox.want = "Running".into());
     assert_eq!(end(child).await.code, 0);
 }
+
+#[tokio::test]
+async fn a_command_that_is_run_again_after_a_loss_is_attached_to_again() {
+    let fake = Fake::start();
+    let lost = refusal(Code::Unavailable, "SessionLost", 5);
+    let unknown = || Step::Break(refusal(Code::NotFound, "ExecNotFound", 3));
+    fake.exec(vec![Step::Hear, attached(0, 0), stdout(0, b"one\n"), Step::Break(lost)]);
+    fake.exec(vec![Step::Hear, unknown()]);
+    fake.exec(vec![Step::Hear, unknown()]);
+    fake.exec(vec![Step::Hear, attached(0, 0), stdout(0, b"two\n"), exited(0)]);
+    fake.becomes(|sandbox| sandbox.spec.as_mut().unwrap().restart = "on-failure".into());
+    let arguments = ["run", "--name", "lab", "--restart", "on-failure", "--", "x"];
+    let ended = sandkeep(&fake, &arguments).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "one\ntwo\n"));
+    assert_eq!(ended.stderr, "the command was lost with its backing and runs again\n");
+    let ids: Vec<_> = fake
+        .heard()
+        .into_iter()
+        .filter_map(|message| match message {
+            In::Attach(attach) => Some((attach.exec_id, attach.stdout_offset)),
+            _ => None,
+        })
+        .collect();
+    let expect = [("main-1", 0), ("main-1", 4), ("main-1-1", 0), ("main-1-2", 0)];
+    assert_eq!(ids, expect.map(|(id, offset)| (id.to_owned(), offset)));
+}
