@@ -82,6 +82,13 @@ impl Contained {
 
 impl Drop for Contained {
     fn drop(&mut self) {
+        // PID 1 first: a change of ids, as for another user's terminal, ends its tie to `unshare`.
+        let unshare = self.unshare.id();
+        let children = std::fs::read_to_string(format!("/proc/{unshare}/task/{unshare}/children"));
+        for pid in children.unwrap_or_default().split_whitespace().flat_map(str::parse) {
+            // SAFETY: no memory effects; not reaped, for `unshare` waits until it has ended.
+            unsafe { libc::kill(pid, libc::SIGKILL) };
+        }
         drop(self.unshare.kill());
         drop(self.unshare.wait());
     }

@@ -72,6 +72,13 @@ fn try_become(
     }
     limits.apply();
     become_user(plan).map_err(|what| failed(&what))?;
+    // Other ids make a process as dumpable as `fs.suid_dumpable` says, and until exec this one has
+    // PID 1's descriptors. exec makes it ordinary again.
+    let hidden = rustix::process::DumpableBehavior::NotDumpable;
+    rustix::process::set_dumpable_behavior(hidden).map_err(|error| Failure {
+        code: NOT_EXECUTABLE,
+        message: format!("hiding from siblings: {error}"),
+    })?;
     capabilities::drop_all().map_err(|error| Failure {
         code: NOT_EXECUTABLE,
         message: format!("capabilities: {error}"),

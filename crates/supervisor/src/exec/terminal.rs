@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use rustix::process::{DumpableBehavior, dumpable_behavior, set_dumpable_behavior};
 use rustix::pty::{OpenptFlags, ioctl_tiocgptpeer, openpt, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 
@@ -22,7 +23,7 @@ impl Terminal {
     /// A new terminal of that size (0: the default), owned by `uid`.
     pub fn open(uid: u32, rows: u32, columns: u32) -> io::Result<Self> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
-        let master = as_file_owner(uid, || openpt(flags))?;
+        let master = as_file_owner(uid, || openpt(flags))??;
         unlockpt(&master)?;
         // Through the master itself: right also where /dev/pts is not the one that it belongs to.
         let slave = ioctl_tiocgptpeer(&master, flags)?;
@@ -49,7 +50,17 @@ pub fn resize(master: impl AsFd, rows: u32, columns: u32) -> io::Result<()> {
 }
 
 /// A terminal belongs to whoever opens it; the process must be able to open it again by name.
-fn as_file_owner<T>(uid: u32, open: impl FnOnce() -> T) -> T {
+///
+/// Whenever that id changes the kernel makes the process as dumpable as `fs.suid_dumpable` says,
+/// which may be more than the guard left: so what was before is put back.
+fn as_file_owner<T>(uid: u32, open: impl FnOnce() -> T) -> io::Result<T> {
+    if rustix::process::geteuid().as_raw() == uid {
+        return Ok(open());
+    }
+    let dumpable = match dumpable_behavior()? {
+        DumpableBehavior::Dumpable => DumpableBehavior::Dumpable,
+        _ => DumpableBehavior::NotDumpable,
+    };
     // SAFETY: setfsuid has no memory effects; it changes this one thread, and is changed back.
     let before = unsafe { libc::setfsuid(uid) };
     let result = open();
@@ -58,5 +69,22 @@ fn as_file_owner<T>(uid: u32, open: impl FnOnce() -> T) -> T {
     unsafe {
         libc::setfsuid(before as libc::uid_t)
     };
-    result
+    set_dumpable_behavior(dumpable)?;
+    Ok(result)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_dumpable_stays_so_when_a_terminal_is_opened_for_another() {
+        // Only root can open one for another; for anybody else the id does not change at all.
+        for behavior in [DumpableBehavior::Dumpable, DumpableBehavior::NotDumpable] {
+            set_dumpable_behavior(behavior).unwrap();
+            as_file_owner(1234, || {}).unwrap();
+            assert_eq!(dumpable_behavior().unwrap(), behavior);
+        }
+        set_dumpable_behavior(DumpableBehavior::Dumpable).unwrap();
+    }
 }
