@@ -117,6 +117,7 @@ impl Walk {
     }
 
     fn cut_sessions(&mut self) {
+        self.house.world.note(format_args!("all sessions are cut"));
         if let Some(process) = &self.house.process {
             process.sessions.cut_all();
         }

@@ -10,7 +10,7 @@ use sandkeep_driver::simulated::{
     Disturbance, Execution, FaultKind, GoUnheard, SupervisorView, World,
 };
 use sandkeep_gateway::{Clock, GoOrder, SessionError, SessionTarget, Sessions};
-use tokio::sync::watch;
+use tokio::sync::Notify;
 use tokio::task::AbortHandle;
 
 use crate::life::Life;
@@ -41,7 +41,8 @@ struct Shared {
     /// The newest execution whose result is durable: a supervisor that tells it again brings
     /// no news.
     stored: Mutex<BTreeMap<SandboxId, Execution>>,
-    cuts: watch::Sender<u64>,
+    /// Wakes in the order of waiting, so that a seed repeats; a watch channel would not.
+    cuts: Notify,
 }
 
 struct Line {
@@ -60,13 +61,13 @@ impl std::fmt::Debug for SimulatedSessions {
 impl SimulatedSessions {
     pub(crate) fn new(world: World, clock: Arc<dyn Clock>, life: Life, wake: Wake) -> Self {
         let (lines, stored) = (Mutex::default(), Mutex::default());
-        let cuts = watch::Sender::new(0);
+        let cuts = Notify::new();
         Self { shared: Arc::new(Shared { world, clock, life, wake, lines, stored, cuts }) }
     }
 
     /// Every session is cut; each is made anew.
     pub(crate) fn cut_all(&self) {
-        self.shared.cuts.send_modify(|cuts| *cuts += 1);
+        self.shared.cuts.notify_waiters();
         self.shared.world.with_faults(|faults| faults.count(FaultKind::SessionLost));
     }
 }
@@ -150,7 +151,9 @@ async fn keep(shared: Arc<Shared>, target: SessionTarget) {
 
 /// Until the session ends: because its supervisor has gone, does not answer, or it was cut.
 async fn follow(shared: &Shared, target: &SessionTarget) {
-    let mut cuts = shared.cuts.subscribe();
+    let cut = shared.cuts.notified();
+    tokio::pin!(cut);
+    cut.as_mut().enable();
     let mut known: Option<SupervisorView> = None;
     loop {
         let Some(view) = shared.view(target) else { return };
@@ -165,7 +168,7 @@ async fn follow(shared: &Shared, target: &SessionTarget) {
         });
         tokio::select! {
             biased;
-            _ = cuts.changed() => return,
+            () = &mut cut => return,
             () = changed => {}
             () = tokio::time::sleep(PROBE_DEADLINE), if !answers => return,
         }

@@ -156,13 +156,18 @@ impl Walk {
         let (due, later): (Vec<Mend>, Vec<Mend>) =
             std::mem::take(&mut self.mending).into_iter().partition(due);
         self.mending = later;
+        let away: Vec<&'static str> = due
+            .iter()
+            .chain(&self.mending)
+            .filter_map(|mend| match mend.what {
+                Broken::Engine(driver) => Some(driver),
+                _ => None,
+            })
+            .collect();
         for mend in due {
             // An engine that is on its way back is not reached before it is there.
-            if let Broken::Reach(driver) = mend.what {
-                let other = |m: &Mend| matches!(m.what, Broken::Engine(d) if d == driver);
-                if self.mending.iter().any(other) {
-                    continue;
-                }
+            if matches!(mend.what, Broken::Reach(driver) if away.contains(&driver)) {
+                continue;
             }
             self.mend(mend.what).await;
         }
