@@ -71,7 +71,8 @@ pub(crate) fn view(view: &View) -> Vec<String> {
 
 pub(crate) fn conditions(view: &View) -> Vec<String> {
     let line = |condition: &sandkeep_core::Condition| {
-        format!("{:?}={:?} {}", condition.kind, condition.status, condition.reason)
+        let told = format!("{:?}={:?} {}", condition.kind, condition.status, condition.reason);
+        format!("{told} {}", condition.message).trim_end().to_owned()
     };
     view.conditions.iter().map(line).collect()
 }

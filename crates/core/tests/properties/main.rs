@@ -2,6 +2,7 @@
 
 mod any;
 mod broken;
+mod cases;
 mod twin;
 
 use std::time::Duration;

@@ -25,7 +25,7 @@ fn backings() -> [Backing; 8] {
 }
 
 /// A sandbox whose tries all went well, in incarnation 1 (none yet when it was never started).
-fn calm(want: Want, backing: Backing, workspace: WorkspaceSeen, go: bool) -> Record {
+pub(crate) fn calm(want: Want, backing: Backing, workspace: WorkspaceSeen, go: bool) -> Record {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut record = super::any::record().new_tree(&mut runner).expect("a record").current();
     record.activity.asleep_since = None;

@@ -1,0 +1,84 @@
+//! Single cases that random walks meet too rarely.
+
+use sandkeep_core::{
+    Action, Backing, ErrorNote, FailureKind, Live, MainStatus, Operation, Record, Session,
+    Timestamp, UnknownWhy, Want, WorkspaceSeen, decide,
+};
+
+use super::twin::calm;
+
+const NOW: Timestamp = Timestamp::from_millis(super::any::NOW);
+const LONG_AGO: Timestamp = Timestamp::from_millis(super::any::NOW - 90_000);
+
+fn connected(main: MainStatus) -> Live {
+    let session = Session::Connected { incarnation: 1, since: NOW, probed_at: Some(NOW), main };
+    Live { looked: true, session, ..Live::default() }
+}
+
+fn after_a_failed_try(go: bool) -> Record {
+    let mut record = calm(Want::Running, Backing::Running, WorkspaceSeen::Bound, go);
+    let note = ErrorNote {
+        stage: "session".to_owned(),
+        reason: "Broken".to_owned(),
+        message: String::new(),
+        at: LONG_AGO,
+    };
+    let attempt = &mut record.attempt;
+    (attempt.number, attempt.next_try_at) = (2, Some(LONG_AGO));
+    (attempt.first_error, attempt.latest_error) = (Some(note.clone()), Some(note));
+    attempt.failure = Some(FailureKind::Transient);
+    record.observed.incarnation_since = LONG_AGO;
+    if let Some(go) = &mut record.attempt.go {
+        go.at = LONG_AGO;
+    }
+    record
+}
+
+#[test]
+fn an_order_ends_the_wait_and_the_errors_and_keeps_the_count() {
+    let record = after_a_failed_try(false);
+    let ordered = decide(&record, &connected(MainStatus::Waiting), NOW).attempt;
+    let ordered = ordered.expect("the order is stored");
+    assert_eq!((ordered.number, ordered.next_try_at, ordered.failure), (2, None, None));
+    assert_eq!((ordered.first_error, ordered.latest_error), (None, None));
+}
+
+#[test]
+fn a_steady_minute_forgets_the_whole_try() {
+    let record = after_a_failed_try(true);
+    let main = MainStatus::Running { run: 1, restart: 0 };
+    let steady = decide(&record, &connected(main), NOW).attempt.expect("it is stored once");
+    assert_eq!((steady.number, steady.next_try_at, steady.failure), (0, None, None));
+    assert_eq!((steady.first_error, steady.latest_error), (None, None));
+    assert_eq!(steady.go, record.attempt.go);
+}
+
+/// Each reason to give up on the engine is enough by itself, and without one it is asked.
+#[test]
+fn forgetting_needs_one_reason() {
+    let mut record = calm(Want::Deleted, Backing::Running, WorkspaceSeen::Bound, true);
+    record.intent.forget = true;
+    let live = Live { looked: true, ..Live::default() };
+    let forgets = |record: &Record, live: &Live| {
+        decide(record, live, NOW).action == Some(Action::ForgetRecord)
+    };
+    assert!(!forgets(&record, &live), "the engine is asked first");
+    assert!(!forgets(&record, &Live::default()), "it is looked at first");
+    assert!(forgets(&record, &Live { driver_missing: true, ..live.clone() }));
+    assert!(forgets(&record, &Live { look_error: Some("no".to_owned()), ..live.clone() }));
+    let mut unknown = record.clone();
+    unknown.observed.backing =
+        Backing::Unknown { why: UnknownWhy::OtherEngine, message: String::new() };
+    assert!(forgets(&unknown, &live));
+    let mut refused = record.clone();
+    refused.attempt.operation = Some(Operation::Remove);
+    refused.attempt.failure = Some(FailureKind::Transient);
+    assert!(forgets(&refused, &live));
+    let mut newer = record.clone();
+    newer.observed.generation = Some(2);
+    assert!(forgets(&newer, &live));
+    for mut kept in [unknown, refused, newer] {
+        kept.intent.forget = false;
+        assert!(!forgets(&kept, &live), "nobody asked to forget it");
+    }
+}
