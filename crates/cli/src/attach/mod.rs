@@ -15,6 +15,7 @@ mod lifeline;
 mod output;
 mod session;
 mod signals;
+mod state;
 
 use std::time::Duration;
 
@@ -30,7 +31,8 @@ use crate::wait::reconnect_until;
 pub(crate) use detached::begin;
 use lifeline::Fate;
 pub(crate) use lifeline::Lifeline;
-use session::{Session, State};
+use session::Session;
+use state::State;
 
 /// How long a broken connection is tried to be made again. The command itself is in no danger all
 /// that time.

@@ -38,19 +38,7 @@ pub(crate) fn full_sandbox() -> Sandbox {
         generation: 5,
         observed_generation: 5,
         driver: "local".into(),
-        spec: Some(Spec {
-            image: "host".into(),
-            command: vec!["sh".into(), "-c".into(), "sleep 1".into()],
-            env: [("SECRET".into(), "not shown".into())].into(),
-            user: "1000".into(),
-            workdir: "/srv".into(),
-            cpu_millis: 500,
-            memory_bytes: 1 << 29,
-            pids: 100,
-            restart: "on-failure".into(),
-            labels: [("team".into(), "x".into()), ("app".into(), "y".into())].into(),
-            ..Spec::default()
-        }),
+        spec: Some(full_spec()),
         incarnation: 3,
         restarts: 1,
         workspace: Some(Workspace {
@@ -91,5 +79,21 @@ pub(crate) fn full_sandbox() -> Sandbox {
         revision: 9,
         asked_by: "uid 0".into(),
         asked_at_ms: at - 120_000,
+    }
+}
+
+fn full_spec() -> Spec {
+    Spec {
+        image: "host".into(),
+        command: vec!["sh".into(), "-c".into(), "sleep 1".into()],
+        env: [("SECRET".into(), "not shown".into())].into(),
+        user: "1000".into(),
+        workdir: "/srv".into(),
+        cpu_millis: 500,
+        memory_bytes: 1 << 29,
+        pids: 100,
+        restart: "on-failure".into(),
+        labels: [("team".into(), "x".into()), ("app".into(), "y".into())].into(),
+        ..Spec::default()
     }
 }
