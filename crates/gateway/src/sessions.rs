@@ -67,9 +67,9 @@ pub trait Sessions: Send + Sync + fmt::Debug + 'static {
     /// The result of this execution is durable: the supervisor may forget it.
     fn result_stored(&self, id: &SandboxId, run: u64, restart: u32);
 
-    /// Tells the supervisor to run the main command. Returns once the supervisor has answered with
-    /// the state of this execution or a later one, and that shows in `session`; an answer that
-    /// does not come within a deadline of the implementation's is [`SessionError::Lost`].
+    /// Tells the supervisor to run the main command. Returns once the order was written to the
+    /// session of its incarnation; that it was taken shows in `session`, which wakes the
+    /// reconciler.
     async fn go(&self, id: &SandboxId, order: GoOrder) -> Result<(), SessionError>;
 
     /// The sandbox is gone: its logs and whatever else is kept for it go too.

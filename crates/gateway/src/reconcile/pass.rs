@@ -13,6 +13,9 @@ use crate::shared::Shared;
 /// How soon a discard that could not be carried out is tried again.
 const DISCARD_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
 
+/// A supervisor answers an order within milliseconds; one that did not hear it is told again.
+const ORDER_AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+
 /// Steps in one pass before others get a turn: more than the longest way between two states.
 const STEPS_PER_PASS: usize = 24;
 
@@ -33,6 +36,10 @@ pub(super) async fn sandbox(shared: &Arc<Shared>, summary: &Summary, id: &Sandbo
         let again = carried_out
             .take()
             .is_some_and(|done| done == (action.clone(), record.observed.clone()));
+        if again && matches!(action, Action::Go { .. }) {
+            // On its way: the supervisor's answer wakes, and an order that was lost is given again.
+            return settle_until_answered(shared, id).await;
+        }
         if again {
             let now = shared.clock.now();
             let next = attempt::without_effect(&record.attempt, id, &action, now);
@@ -80,6 +87,15 @@ async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decisio
         let delay = at.since(now).max(std::time::Duration::from_millis(1));
         shared.queue.wake_after(super::queue::Key::Sandbox(id.clone()), delay);
     }
+}
+
+/// An order was written to the session, and its answer is not there yet.
+async fn settle_until_answered(shared: &Arc<Shared>, id: &SandboxId) {
+    shared.registry.touch(id);
+    if shared.registry.flush(id).await.is_err() {
+        return postpone(shared, id);
+    }
+    shared.queue.wake_after(super::queue::Key::Sandbox(id.clone()), ORDER_AGAIN);
 }
 
 /// The store did not take a change that has to be durable before anything is done.
