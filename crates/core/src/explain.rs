@@ -67,8 +67,8 @@ fn seen(record: &Record, live: &Live) -> String {
         _ => "no supervisor is connected",
     };
     let command = match RunState::of(record) {
+        _ if record.intent.spec.command.is_empty() => "there is no main command",
         RunState::NotGiven => "the main command has had no go",
-        RunState::Alive if record.intent.spec.command.is_empty() => "there is no main command",
         RunState::Alive => "the main command had its go",
         RunState::Lost => "the main command was lost with an earlier backing",
         RunState::Ended(_) => "the main command has ended",

@@ -23,6 +23,7 @@ pub(super) fn message(record: &Record, live: &Live, decision: &Decision) -> Stri
     let told = matches!(decision.reason, Reason::BackingOff | Reason::InvalidSpec);
     if let Some(error) = record.attempt.latest_error.as_ref().filter(|_| !told)
         && decision.waits_for == Some(WaitsFor::Time)
+        && record.attempt.generation == record.intent.generation
     {
         let _ = write!(text, "; the last error was in {}: {}", error.stage, error.message);
     }

@@ -69,6 +69,13 @@ pub(crate) fn view(view: &View) -> Vec<String> {
     lines
 }
 
+/// The view, and since when it is so.
+pub(crate) fn view_with_age(view: &View, now: Timestamp) -> Vec<String> {
+    let mut lines = self::view(view);
+    lines.push(format!("  since: {}s ago", now.since(view.since).as_secs()));
+    lines
+}
+
 pub(crate) fn conditions(view: &View) -> Vec<String> {
     let line = |condition: &sandkeep_core::Condition| {
         let told = format!("{:?}={:?} {}", condition.kind, condition.status, condition.reason);

@@ -110,7 +110,7 @@ impl Stage {
             "fails" => self.fails(&words)?,
             "done" => self.done()?,
             "converge" => self.converge()?,
-            "show" => print::view(&project(&self.record, &self.live, self.now)),
+            "show" => print::view_with_age(&project(&self.record, &self.live, self.now), self.now),
             "conditions" => print::conditions(&project(&self.record, &self.live, self.now)),
             "counters" => vec![print::counters(&self.record)],
             "explain" => self.explain(),

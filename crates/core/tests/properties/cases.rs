@@ -1,8 +1,8 @@
 //! Single cases that random walks meet too rarely.
 
 use sandkeep_core::{
-    Action, Backing, ErrorNote, FailureKind, Live, MainStatus, Operation, Record, Session,
-    Timestamp, UnknownWhy, Want, WorkspaceSeen, decide,
+    Action, Backing, ConditionType, ErrorNote, FailureKind, Live, MainStatus, Operation, Record,
+    Session, Status, Timestamp, UnknownWhy, Want, WorkspaceSeen, decide,
 };
 
 use super::twin::calm;
@@ -51,6 +51,22 @@ fn a_steady_minute_forgets_the_whole_try() {
     assert_eq!((steady.number, steady.next_try_at, steady.failure), (0, None, None));
     assert_eq!((steady.first_error, steady.latest_error), (None, None));
     assert_eq!(steady.go, record.attempt.go);
+}
+
+/// A gateway may keep the last view while its engine is away: nothing is claimed from it.
+#[test]
+fn a_view_that_was_kept_while_the_engine_is_away_is_not_known() {
+    let record = calm(Want::Running, Backing::Running, WorkspaceSeen::Bound, true);
+    let main = MainStatus::Running { run: 1, restart: 0 };
+    let status = |live: &Live| {
+        let view = sandkeep_core::project(&record, live, NOW);
+        let backed = view.conditions.iter().find(|one| one.kind == ConditionType::Backed);
+        backed.map(|one| (one.status, one.reason.clone()))
+    };
+    let live = connected(main);
+    assert_eq!(status(&live), Some((Status::True, "BackingRunning".to_owned())));
+    let away = Live { look_error: Some("no".to_owned()), ..live };
+    assert_eq!(status(&away), Some((Status::Unknown, "EngineUnreachable".to_owned())));
 }
 
 /// Each reason to give up on the engine is enough by itself, and without one it is asked.

@@ -356,6 +356,7 @@ fn a_record_of_an_older_version_is_read() {
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let record = record().new_tree(&mut runner).expect("a record").current();
     let mut text = serde_json::to_value(&record).expect("text");
+    text["intent"]["spec"].as_object_mut().expect("an object").remove("stop_grace_ms");
     // Everything that was added later has a default.
     text["attempt"] = serde_json::json!({});
     for later in ["fresh_after", "spec_generation"] {
@@ -365,6 +366,7 @@ fn a_record_of_an_older_version_is_read() {
         text["observed"].as_object_mut().expect("an object").remove(later);
     }
     let read: Record = serde_json::from_value(text).expect("an older record");
+    assert_eq!(read.intent.spec.stop_grace(), Duration::from_secs(10));
     let now = Timestamp::from_millis(NOW);
     let view = project(&read, &Live::default(), now);
     assert_ne!(view.reason, Reason::Ready.as_str());
