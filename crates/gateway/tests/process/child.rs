@@ -1,6 +1,6 @@
 //! A gateway in a process of its own: this test program again, told to be one.
 
-use std::io::Read;
+use std::fs;
 use std::os::unix::net::UnixDatagram;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -49,7 +49,8 @@ fn the_child_runs_a_gateway() {
 pub(crate) struct Gateway {
     pub(crate) process: Child,
     notified: UnixDatagram,
-    _scratch: tempfile::TempDir,
+    /// Holds its log: a file, for a pipe that nobody reads would hold the gateway up.
+    scratch: tempfile::TempDir,
 }
 
 impl Gateway {
@@ -66,10 +67,10 @@ impl Gateway {
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
+            .stderr(fs::File::create(scratch.path().join("stderr")).unwrap())
             .spawn()
             .unwrap();
-        Self { process, notified, _scratch: scratch }
+        Self { process, notified, scratch }
     }
 
     /// Starts one and waits until it says that it serves.
@@ -93,9 +94,8 @@ impl Gateway {
 
     /// Its end, and what it wrote.
     pub(crate) fn ended(mut self) -> (ExitStatus, String) {
-        let mut stderr = String::new();
-        self.process.stderr.take().unwrap().read_to_string(&mut stderr).unwrap();
-        (self.process.wait().unwrap(), stderr)
+        let ended = self.process.wait().unwrap();
+        (ended, fs::read_to_string(self.scratch.path().join("stderr")).unwrap())
     }
 
     /// SIGTERM, and its end. It always comes soon and in order: nothing is waited for in vain.
