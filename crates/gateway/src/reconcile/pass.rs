@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use sandkeep_core::attempt;
-use sandkeep_core::{Action, Decision, Observation, SandboxId, Workspace, WorkspaceId, decide};
+use sandkeep_core::{
+    Action, Decision, Observation, Reason, SandboxId, Workspace, WorkspaceId, decide,
+};
 
 use super::execute::{Outcome, execute};
 use super::{Summary, observe, report};
@@ -73,7 +75,9 @@ async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decisio
     report::announce(shared, id);
     shared.registry.touch(id);
     summary.settled(shared, id);
-    if shared.registry.flush(id).await.is_err() {
+    // Half-way up: what was seen goes with the order to run, a moment later.
+    let half_way = decision.reason == Reason::WaitingForSupervisor;
+    if !half_way && shared.registry.flush(id).await.is_err() {
         // What was seen stays staged; seeing it again costs nothing.
         return postpone(shared, id);
     }

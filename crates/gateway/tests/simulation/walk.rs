@@ -18,8 +18,9 @@ pub(crate) const SLICE: Duration = Duration::from_secs(2);
 /// most a minute each.
 const CONVERGES_WITHIN: Duration = Duration::from_secs(40 * 60);
 
-/// After that the last counts of tries are cleared (a minute of being steady).
-const STEADY: Duration = Duration::from_secs(3 * 60);
+/// After everything has come about: longer than the longest command of the walk takes to run as
+/// often as it ends (three times 65 s) and to have been steady for a minute.
+const STEADY: Duration = Duration::from_secs(6 * 60);
 
 /// Adopt and disown ask every engine, one of which may be hung.
 const PATIENCE: Duration = Duration::from_secs(300);
