@@ -201,7 +201,7 @@ impl Home {
     pub fn kill_gateway(&self) {
         let Some(pid) = self.gateway_pid() else { return };
         kill(pid);
-        assert!(crate::until(20, || !Path::new(&format!("/proc/{pid}/exe")).exists()));
+        assert!(crate::until(20, || is_dead(pid)), "process {pid} does not end");
     }
 
     /// Deletes every sandbox, and waits.
@@ -232,6 +232,13 @@ impl Drop for Home {
         let stopped = self.command(&["gateway", "stop"]).output();
         drop(stopped);
     }
+}
+
+/// Whether the process is gone, or is a zombie: before that its sockets may still be open.
+pub fn is_dead(pid: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')')
+        .is_none_or(|(_, rest)| matches!(rest.trim().chars().next(), Some('Z' | 'X')))
 }
 
 /// SIGKILL to one process that the test knows.

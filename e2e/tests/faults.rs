@@ -150,7 +150,7 @@ fn verb_survives(stage: &str, moment: &str, verb: &[&str], end: &str) {
     let mut asked = home.command(verb);
     asked.env("SANDKEEP_NO_AUTOSTART", "1");
     let mut asked = asked.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("it runs");
-    let died = until(30, || !std::path::Path::new(&format!("/proc/{pid}/exe")).exists());
+    let died = until(30, || sandkeep_e2e::home::is_dead(pid));
     assert!(died, "{place} was not reached by {verb:?}");
     // It would wait for a gateway to come back; here the user has given up on it.
     asked.kill().expect("killed");

@@ -226,11 +226,13 @@ fn check_peer(home: &Home, stream: &UnixStream) -> Result<Option<Pid>, Failure> 
     Ok(Some(peer.pid).filter(|pid| pid.as_raw_nonzero().get() > 0))
 }
 
-/// A gateway that this program started in the background says so on its command line.
+/// A gateway that this program started in the background says so on its command line. One that is
+/// dying has none any more, and leaves open whose it was: then this program may start the next, as
+/// it would have a moment later.
 fn runs_in_background(pid: Pid) -> bool {
     let path = format!("/proc/{}/cmdline", pid.as_raw_nonzero());
     let line = std::fs::read(path).unwrap_or_default();
-    line.split(|byte| *byte == 0).any(|argument| argument == b"--background")
+    line.is_empty() || line.split(|byte| *byte == 0).any(|argument| argument == b"--background")
 }
 
 /// Elsewhere the mode of the socket and of its home has to do.

@@ -111,7 +111,10 @@ impl Local {
                 let helper = self.helper_at_work(id);
                 let helper = helper.map_err(|error| io_failure("inspect", "its lock", &error))?;
                 match (helper, self.run_record(id)) {
-                    (Some(_), _) => (Backing::Starting, None),
+                    (Some(helper), _) => {
+                        self.watch.add_helper(id, helper);
+                        (Backing::Starting, None)
+                    }
                     // The remains of a start that was cut off: it never ran. See `sweep`.
                     (None, None) => (Backing::Idle, None),
                     (None, Some(record)) => self.ended(id, &record),

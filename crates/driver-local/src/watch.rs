@@ -40,9 +40,18 @@ impl Watch {
         events.chain(futures::stream::pending()).boxed()
     }
 
+    /// Tells when this helper, of a gateway that is gone, has come to its end: whatever it was making
+    /// is there or is not then.
+    pub(crate) fn add_helper(&self, id: &SandboxId, helper: Process) {
+        self.tell_at_end(id, format!("helper {}", helper.pid), helper);
+    }
+
     /// Tells when this run ends. Watching what is watched already costs nothing.
     pub(crate) fn add(&self, id: &SandboxId, birth: &Birth, process: Process) {
-        let run = birth.name();
+        self.tell_at_end(id, birth.name(), process);
+    }
+
+    fn tell_at_end(&self, id: &SandboxId, run: String, process: Process) {
         let known = {
             let mut watched = self.watched.lock().unwrap_or_else(PoisonError::into_inner);
             watched.insert(id.clone(), run.clone()).is_some_and(|before| before == run)

@@ -1,10 +1,11 @@
 //! One pass over one key: look, decide, act, look again, until there is nothing to do.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use sandkeep_core::attempt;
 use sandkeep_core::{
-    Action, Decision, Observation, Reason, SandboxId, Workspace, WorkspaceId, decide,
+    Action, Backing, Decision, Observation, Reason, SandboxId, Workspace, WorkspaceId, decide,
 };
 
 use super::execute::{Outcome, execute};
@@ -12,11 +13,17 @@ use super::{Summary, observe, report};
 use crate::drivers::Slot;
 use crate::shared::Shared;
 
+/// How often a backing that is on its way is looked at.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// For how long that is done; what takes longer has its deadline and its backoff.
+const PASSING_FOR: Duration = Duration::from_secs(60);
+
 /// How soon a discard that could not be carried out is tried again.
-const DISCARD_AGAIN: std::time::Duration = std::time::Duration::from_secs(15);
+const DISCARD_AGAIN: Duration = Duration::from_secs(15);
 
 /// A supervisor answers an order within milliseconds; one that did not hear it is told again.
-const ORDER_AGAIN: std::time::Duration = std::time::Duration::from_secs(5);
+const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
 /// Steps in one pass before others get a turn: more than the longest way between two states.
 const STEPS_PER_PASS: usize = 24;
@@ -85,10 +92,23 @@ async fn settle(shared: &Arc<Shared>, summary: &Summary, id: &SandboxId, decisio
         // It could not be stored; nobody else brings it again while the session lasts.
         return postpone(shared, id);
     }
-    if let Some(at) = decision.wake_at {
-        let now = shared.clock.now();
-        // Never busy: a wake-up that is due already still lets others have a turn.
-        let delay = at.since(now).max(std::time::Duration::from_millis(1));
+    plan_next_look(shared, id, decision);
+}
+
+/// A timer of the decision's, and a look every second at a backing that is on its way somewhere: a
+/// hint of its arrival may be lost.
+fn plan_next_look(shared: &Shared, id: &SandboxId, decision: &Decision) {
+    let now = shared.clock.now();
+    let passing = shared.registry.record(id).is_some_and(|record| {
+        let observed = &record.observed;
+        let on_its_way = matches!(observed.backing, Backing::Starting | Backing::Stopping);
+        on_its_way && now.since(observed.since) < PASSING_FOR
+    });
+    // Never busy: a wake-up that is due already still lets others have a turn.
+    let timer = decision.wake_at.map(|at| at.since(now).max(Duration::from_millis(1)));
+    let delay =
+        if passing { Some(timer.map_or(LOOK_AGAIN, |timer| timer.min(LOOK_AGAIN))) } else { timer };
+    if let Some(delay) = delay {
         shared.queue.wake_after(super::queue::Key::Sandbox(id.clone()), delay);
     }
 }
@@ -104,9 +124,7 @@ async fn settle_until_answered(shared: &Arc<Shared>, id: &SandboxId) {
 
 /// The store did not take a change that has to be durable before anything is done.
 fn postpone(shared: &Shared, id: &SandboxId) {
-    shared
-        .queue
-        .wake_after(super::queue::Key::Sandbox(id.clone()), std::time::Duration::from_secs(1));
+    shared.queue.wake_after(super::queue::Key::Sandbox(id.clone()), Duration::from_secs(1));
 }
 
 /// Discards a workspace that a user asked to discard.
