@@ -70,6 +70,11 @@ impl Slot {
         self.with_state(|state| state.compared)
     }
 
+    /// Whether this is another engine than the one that was compared; `None`: it does not say.
+    pub(crate) fn is_another_engine(&self, engine: Option<&str>) -> bool {
+        engine.is_some() && self.with_state(|state| state.engine.as_deref() != engine)
+    }
+
     /// The driver has to be compared anew before it is told to change anything.
     pub(crate) fn forget_comparison(&self) {
         self.with_state(|state| state.compared = false);

@@ -198,6 +198,12 @@ impl Faults {
         self.planned.remove(&number)
     }
 
+    /// From now on there are none: neither by chance nor among those that were ordered.
+    pub fn freeze(&mut self) {
+        self.rates = Rates::NONE;
+        self.planned.clear();
+    }
+
     /// Whether everything that was ordered has come about.
     pub fn all_met(&self) -> bool {
         self.planned.is_empty()

@@ -42,10 +42,13 @@ async fn look(
     record: &Record,
 ) -> (Observation, Option<String>) {
     let now = shared.clock.now();
-    let compared = if slot.compared() { Ok(()) } else { compare::compare_once(shared, slot).await };
-    let seen = match compared {
-        Ok(()) => slot.look("inspect", LOOK_DEADLINE, slot.driver.inspect(&record.id)).await,
-        Err(error) => Err(error),
+    let seen = match inspect(shared, slot, record).await {
+        // Another engine answers than the one that was compared: what it carries comes first.
+        Ok(report) if slot.is_another_engine(report.engine.as_deref()) => {
+            slot.forget_comparison();
+            inspect(shared, slot, record).await
+        }
+        seen => seen,
     };
     match seen {
         Ok(report) => {
@@ -57,6 +60,17 @@ async fn look(
             (record.observe(&report, now), Some(error.message))
         }
     }
+}
+
+/// Looks at the backing, on an engine that was compared with the records.
+async fn inspect(
+    shared: &Arc<Shared>,
+    slot: &Arc<Slot>,
+    record: &Record,
+) -> Result<BackingReport, DriverError> {
+    let compared = if slot.compared() { Ok(()) } else { compare::compare_once(shared, slot).await };
+    compared?;
+    slot.look("inspect", LOOK_DEADLINE, slot.driver.inspect(&record.id)).await
 }
 
 /// The engine that the backing was made on; before there is one, the engine that its workspace is

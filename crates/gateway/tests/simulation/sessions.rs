@@ -175,7 +175,9 @@ async fn follow(shared: &Shared, target: &SessionTarget) {
     }
 }
 
-/// Tells the reconciler what the supervisor says; a result may be told later than the end.
+/// Tells the reconciler what the supervisor says; a result may be told later than the end. Not in
+/// the first word of a session, though: the real `Hello` has in it what is not stored yet, and
+/// nobody sees the session without it.
 async fn hear(
     shared: &Shared,
     target: &SessionTarget,
@@ -183,7 +185,7 @@ async fn hear(
     before: Option<&SupervisorView>,
 ) {
     let session = shared.connected(target, view);
-    let untold = before.is_none_or(|before| before.result != view.result);
+    let untold = before.is_some_and(|before| before.result != view.result);
     if untold && view.result.is_some() && shared.world.strikes_result_late() {
         shared.tell(target, session.clone(), None);
         tokio::time::sleep(Duration::from_secs(2)).await;

@@ -196,7 +196,7 @@ impl Walk {
     /// Faults come to an end; what is dead stays dead.
     async fn freeze(&mut self) -> Result<(), String> {
         self.house.world.note(format_args!("faults freeze"));
-        self.house.world.with_faults(|faults| faults.rates = Rates::NONE);
+        self.house.world.with_faults(sandkeep_driver::simulated::Faults::freeze);
         self.house.store.set_hook(None);
         self.mend_due(true).await;
         self.pass(Duration::from_secs(30)).await?;
