@@ -203,9 +203,6 @@ impl Frame {
         if step.is_event() {
             next.budget -= 1;
         }
-        if next.budget == 0 && step != Step::EngineUp {
-            next.calm = if step.is_event() { 0 } else { next.calm + 1 };
-        }
         Some(next)
     }
 
