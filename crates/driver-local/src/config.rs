@@ -59,6 +59,8 @@ pub struct Knobs {
 pub enum Guard {
     /// Host files keep their owner, so that what others may not read is not readable.
     ForeignOwners,
+    /// Groups of whoever started the gateway are left behind.
+    Groups,
     /// `nosuid` on everything.
     NoSuid,
     /// `nodev` on everything.

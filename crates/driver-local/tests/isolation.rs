@@ -86,6 +86,19 @@ async fn held_by(probe: &[&str], without: &[Guard], supervisor: &[&str]) {
     assert_eq!(without_it.code, 1, "the probe cannot fail: {without_it:?}");
 }
 
+/// Root of a login is in root's group too, and that group is nobody's inside.
+#[tokio::test]
+async fn groups_of_whoever_started_the_gateway_open_nothing() {
+    if !can_probe() {
+        return;
+    }
+    let path = PathBuf::from("/usr/local/share").join(unique("planted"));
+    let planted = Planted::new(path, 0o640);
+    // On one thread, which is the one that starts the helper.
+    rustix::thread::set_thread_groups(&[rustix::fs::Gid::ROOT]).unwrap();
+    held_by(&["paths_are_unreachable", planted.path()], &[Guard::Groups], &[]).await;
+}
+
 macro_rules! isolation {
     ($($name:ident: $body:block)*) => {
         $(

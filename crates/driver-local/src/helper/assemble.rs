@@ -158,7 +158,8 @@ fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
         // /run beside its place: the sandbox needs its own.
         for (from, to) in [("etc", "etc"), ("home", "home"), ("run", "host-run"), ("var", "var")] {
             let tree = bound(launch, &Path::new("/").join(from), 0)?;
-            if !launch.guards(Guard::ForeignOwners) {
+            // /run is a tmpfs, which maps no ids before Linux 6.3.
+            if !launch.guards(Guard::ForeignOwners) && from != "run" {
                 let userns = idmap::user_namespace(launch.uid_base, launch.uid_count)
                     .when("an id mapping could not be made")?;
                 tree.map_ids(userns.as_fd()).when("ids could not be mapped")?;

@@ -9,6 +9,7 @@ use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::Signal;
+use rustix::thread::set_thread_groups;
 
 use super::ask::{Answer, Failure, Launch, While};
 use super::assemble::{Staged, assemble};
@@ -34,6 +35,11 @@ fn try_launch(launch: &Launch) -> Result<Answer, Failure> {
         return Ok(Answer::Busy { message: "another start of it is under way".to_owned() });
     }
     die_at(launch, Step::Locked);
+    if launch.guards(Guard::Groups) {
+        // A login brings groups along (root's own, adm, docker), and no user namespace takes them
+        // away: PID 1 would read on the host what they may read. This process has one thread.
+        set_thread_groups(&[]).when("its groups could not be left")?;
+    }
     let hierarchies = Hierarchies::of_this_machine().when("control groups")?;
     let group = hierarchies.group(launch.cgroup.clone());
     group.make().when("its control group could not be made")?;
