@@ -45,6 +45,11 @@ impl Lingering {
         }
     }
 
+    /// Somebody still holds a stream open that goes into this log.
+    pub fn writes(&self, log: &str) -> bool {
+        self.streams.iter().any(|stream| stream.log.as_deref() == Some(log))
+    }
+
     /// Reads what there is. `log` gets bytes for a log. True: there is more.
     pub fn read(&mut self, mut log: impl FnMut(&str, Channel, &[u8])) -> bool {
         let mut buffer = [0; READ_BYTES];

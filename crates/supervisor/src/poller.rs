@@ -20,6 +20,8 @@ pub enum Token {
     Session,
     /// One stream of one exec, by the exec's number here.
     Exec(u32, Channel),
+    /// News of the start of one exec, by its number here.
+    Start(u32),
 }
 
 /// Something can be read or written again.
@@ -88,6 +90,7 @@ impl Token {
             Self::Signals => 0,
             Self::Session => 1 << 8,
             Self::Exec(key, channel) => 2 << 8 | channel as u64 | u64::from(key) << 32,
+            Self::Start(key) => 3 << 8 | u64::from(key) << 32,
         }
     }
 
@@ -96,6 +99,7 @@ impl Token {
         match number >> 8 & 0xff {
             0 => Some(Self::Signals),
             1 => Some(Self::Session),
+            3 => Some(Self::Start(u32::try_from(number >> 32).ok()?)),
             _ => Some(Self::Exec(u32::try_from(number >> 32).ok()?, Channel::from_raw(low)?)),
         }
     }
@@ -113,6 +117,8 @@ mod tests {
             Token::Exec(0, Channel::Stdin),
             Token::Exec(u32::MAX, Channel::Stderr),
             Token::Exec(7, Channel::Stdout),
+            Token::Start(0),
+            Token::Start(u32::MAX),
         ];
         for token in all {
             assert_eq!(Token::from_number(token.number()), Some(token));

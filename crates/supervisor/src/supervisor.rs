@@ -104,13 +104,17 @@ impl Supervisor {
                     Token::Signals => self.signals_pending = true,
                     Token::Session => self.session.note(event.readable, event.writable),
                     Token::Exec(key, channel) => self.note_exec(key, channel),
+                    // Looked at with every turn.
+                    Token::Start(_) => {}
                 }
             }
             self.take_signals();
             self.keep_session();
             busy = self.receive();
             self.look_after_execs();
+            self.tell_started();
             busy |= self.move_bytes();
+            self.end_main_log();
             busy |= self.ship_logs();
             // Who had to wait for room in the queue is not woken by any event but this.
             let was_full = !self.session.takes_bulk();
@@ -142,6 +146,7 @@ impl Supervisor {
         self.spool.end_session();
         for (_, exec) in self.execs.iter_mut() {
             exec.detach(now);
+            exec.awaiting_start.clear();
         }
     }
 

@@ -284,6 +284,32 @@ fn a_detached_exec_runs_on_and_can_be_attached_to() {
 }
 
 #[test]
+fn a_detached_exec_is_answered_once_its_program_runs_or_is_known_not_to() {
+    let sandbox = Sandbox::start();
+    let mut link = sandbox.session();
+    let mut stream = 0;
+    let mut check = |process: Process, code: i32, reason: &str| {
+        stream += 2;
+        let id = format!("e{stream}");
+        let open = ExecOpen { exec_id: id.clone(), process: Some(process), detached: true };
+        link.send(Kind::ExecOpen, stream, &open);
+        let answer = link.attached();
+        assert_eq!((answer.refused.as_str(), answer.pid), ("", 0), "{reason}");
+        // Known with the answer: whoever attaches then need not wait for it.
+        link.attach(stream + 1, &id, 0);
+        let exited = link.finish(stream + 1).exited;
+        assert_eq!(exited.code, code, "{exited:?}");
+        assert!(exited.spawn_error.contains(reason), "{exited:?}");
+    };
+    for _ in 0..20 {
+        check(process(&["no-such-program"]), 127, "no-such-program: No such file");
+    }
+    check(process(&["/etc/passwd"]), 126, "Permission denied");
+    check(Process { workdir: "/no".into(), ..process(&["true"]) }, 126, "working directory /no");
+    check(Process { user: "nobody-here".into(), ..process(&["true"]) }, 126, "no user");
+}
+
+#[test]
 fn a_forgotten_exec_is_gone_and_its_id_free() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();

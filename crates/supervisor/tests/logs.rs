@@ -57,20 +57,54 @@ fn output_of_the_main_command_is_shipped_by_stream_with_its_time() {
 }
 
 #[test]
-fn all_executions_of_a_run_share_a_log_and_a_new_run_completes_it() {
+fn all_executions_of_a_run_share_a_log_that_ends_with_each_of_them() {
     let sandbox = Sandbox::start();
     let mut link = sandbox.session();
     let mut log = Collected::default();
-    link.go(1, 0, &["echo", "first"]);
-    log.take_until(&mut link, "main-1", "first");
-    link.go(1, 1, &["echo", "second"]);
-    log.take_until(&mut link, "main-1", "second");
-    assert!(!log.complete);
-    link.go(2, 0, &["echo", "third"]);
+    for (restart, word) in [(0, "first"), (1, "second"), (2, "third")] {
+        link.go(1, restart, &["echo", word]);
+        log.take_until(&mut link, "main-1", word);
+        while !log.complete {
+            log.take(&mut link, "main-1");
+        }
+    }
+    assert_eq!(log.text(1), "first\nsecond\nthird\n");
+}
+
+#[test]
+fn a_new_run_completes_the_log_of_the_one_before() {
+    let sandbox = Sandbox::start();
+    let mut link = sandbox.session();
+    let go = sandbox.path("go");
+    // Somebody is left behind who holds the log of the first run open.
+    let script = format!("echo one; (until [ -e {} ]; do sleep 0.01; done) &", go.display());
+    link.go(1, 0, &["sh", "-c", &script]);
+    let mut log = Collected::default();
+    log.take_until(&mut link, "main-1", "one");
+    link.go(2, 0, &["echo", "two"]);
     while !log.complete {
         log.take(&mut link, "main-1");
     }
-    assert_eq!(log.text(1), "first\nsecond\n");
+    assert_eq!(log.text(1), "one\n");
+    std::fs::write(&go, "").unwrap();
+}
+
+#[test]
+fn a_log_ends_with_the_last_who_holds_it_open() {
+    let sandbox = Sandbox::start();
+    let mut link = sandbox.session();
+    let go = sandbox.path("go");
+    let wait = format!("until [ -e {} ]; do sleep 0.01; done", go.display());
+    link.go(1, 0, &["sh", "-c", &format!("echo now; ({wait}; echo later) &")]);
+    let mut log = Collected::default();
+    log.take_until(&mut link, "main-1", "now");
+    assert_eq!(link.main_exit().2.code, 0);
+    // The command has ended; only now does the one it left behind go on.
+    std::fs::write(&go, "").unwrap();
+    while !log.complete {
+        log.take(&mut link, "main-1");
+    }
+    assert_eq!(log.text(1), "now\nlater\n");
 }
 
 #[test]

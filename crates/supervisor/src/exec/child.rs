@@ -4,7 +4,7 @@
 //! close-on-exec; only 0, 1 and 2 are passed on.
 
 use std::ffi::CString;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use super::plan::Plan;
 use crate::guards::capabilities;
@@ -139,11 +139,4 @@ fn run(plan: &Plan) -> Failure {
 
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|text| text.as_ptr()).chain([std::ptr::null()]).collect()
-}
-
-/// Reads what a child wrote before it gave up. Empty: it runs, or did.
-pub fn read_failure(failure: BorrowedFd<'_>) -> String {
-    let mut buffer = [0; 1024];
-    let count = rustix::io::read(failure, &mut buffer).unwrap_or(0);
-    String::from_utf8_lossy(&buffer[..count]).into_owned()
 }

@@ -10,10 +10,12 @@ pub mod input;
 pub mod output;
 pub mod plan;
 pub mod spawn;
+pub mod start;
 pub mod table;
 pub mod terminal;
 pub mod window;
 
+use std::mem;
 use std::os::fd::{AsFd, OwnedFd};
 
 use sandkeep_frames::message::{ATTACH_PATIENCE_MS, Channel, ExecAttached, Exited, Process};
@@ -22,6 +24,7 @@ use crate::reap::Ended;
 use input::Input;
 use output::Output;
 use spawn::Spawned;
+use start::Start;
 
 /// How long output of background processes that hold the streams open still counts as the
 /// process's own after it has ended. The exit is told then, whoever holds them (fault 22).
@@ -29,6 +32,10 @@ const DRAIN_MS: u64 = 100;
 
 /// Output kept of a process that nobody is attached to and that does not wait for anybody.
 const UNATTENDED_BYTES: usize = 64 * 1024;
+
+/// Output kept for the client of a main command that went on without it: a window, as much as it
+/// could have had under way. There is one main command, so this is held once.
+const MISSED_BYTES: usize = 1024 * 1024;
 
 /// One exec, or the main command.
 #[derive(Debug)]
@@ -49,14 +56,18 @@ pub struct Exec {
     pub exit_sent: bool,
     /// The client wants to hear nothing more.
     pub forgotten: bool,
+    /// Streams of this session to be told once it is known whether the program runs.
+    pub awaiting_start: Vec<u32>,
     /// What is to be told once the output is complete.
     exited: Option<Exited>,
     pid: i32,
     terminal: bool,
     waits_for_client: bool,
     unattended_since_ms: u64,
+    /// Since when the client has taken nothing although output waits for it.
+    stalled_since_ms: Option<u64>,
     ended_at_ms: u64,
-    failure: Option<OwnedFd>,
+    start: Start,
 }
 
 impl Exec {
@@ -73,13 +84,15 @@ impl Exec {
             outputs,
             exit_sent: false,
             forgotten: false,
+            awaiting_start: Vec::new(),
             exited: None,
             pid: spawned.pid,
             terminal: process.tty,
             waits_for_client: process.attached,
             unattended_since_ms: now_ms,
+            stalled_since_ms: None,
             ended_at_ms: 0,
-            failure: Some(spawned.failure),
+            start: Start::Pending(spawned.failure),
         }
     }
 
@@ -96,19 +109,32 @@ impl Exec {
             outputs: vec![Output::new(Channel::Stdout, None), Output::new(Channel::Stderr, None)],
             exit_sent: false,
             forgotten: false,
+            awaiting_start: Vec::new(),
             exited: Some(exited),
             pid: 0,
             terminal: false,
             waits_for_client: false,
             unattended_since_ms: 0,
+            stalled_since_ms: None,
             ended_at_ms: 0,
-            failure: None,
+            start: Start::Succeeded,
         }
     }
 
     /// Its pid; `None`: it has ended or was never started.
     pub fn pid(&self) -> Option<i32> {
         (self.pid > 0).then_some(self.pid)
+    }
+
+    /// It is known whether the program runs: it does, or the process has ended. One that could not
+    /// be started counts only once its exit is known, too.
+    pub fn is_started(&mut self) -> bool {
+        self.pid == 0 || matches!(self.start.look(), Start::Succeeded)
+    }
+
+    /// Readable when there is news of its start.
+    pub fn start_fd(&self) -> Option<impl AsFd + '_> {
+        self.start.pending()
     }
 
     /// The terminal's master.
@@ -145,6 +171,7 @@ impl Exec {
     /// A client attaches, in place of any before.
     pub fn attach(&mut self, stream: u32, stdout: u64, stderr: u64) -> ExecAttached {
         self.stream = Some(stream);
+        self.stalled_since_ms = None;
         self.exit_sent = false;
         let mut answer = ExecAttached {
             stdin_offset: self.input.received(),
@@ -163,15 +190,39 @@ impl Exec {
 
     /// The client is gone, or its session.
     pub fn detach(&mut self, now_ms: u64) {
+        self.stalled_since_ms = None;
         if self.stream.take().is_some() {
             self.unattended_since_ms = now_ms;
         }
     }
 
+    /// Notes whether the client holds the process up: `full` says that a stream has no room.
+    pub fn note_room(&mut self, full: bool, now_ms: u64) {
+        let stalls = full && self.stream.is_some();
+        self.stalled_since_ms = stalls.then(|| self.stalled_since_ms.unwrap_or(now_ms));
+    }
+
+    /// Goes on without a client that has held the main command up for the whole patience; gives
+    /// its stream. An exec waits for its client for as long as that is there.
+    pub fn leave_stalled_client(&mut self, now_ms: u64) -> Option<u32> {
+        let until = self.patience_ends_ms()?;
+        if now_ms < until {
+            return None;
+        }
+        self.stalled_since_ms = None;
+        // It has had its patience: output flows from now on.
+        self.unattended_since_ms = now_ms.saturating_sub(ATTACH_PATIENCE_MS);
+        self.stream.take()
+    }
+
+    fn patience_ends_ms(&self) -> Option<u64> {
+        let since = self.stalled_since_ms.filter(|_| self.is_main)?;
+        Some(since + ATTACH_PATIENCE_MS)
+    }
+
     /// The kernel says that the process has ended.
     pub fn ended(&mut self, ended: Ended, now_ms: u64, wall_ms: u64) {
-        let spawn_error =
-            self.failure.take().map(|fd| child::read_failure(fd.as_fd())).unwrap_or_default();
+        let spawn_error = mem::replace(&mut self.start, Start::Succeeded).into_reason();
         self.pid = 0;
         self.ended_at_ms = now_ms;
         self.exited = Some(Exited {
@@ -204,9 +255,11 @@ impl Exec {
 
     /// Keeps only the newest output if nobody waits for it.
     pub fn shed(&mut self, now_ms: u64) {
+        let expected_back = self.is_main && self.waits_for_client;
+        let kept = if expected_back { MISSED_BYTES } else { UNATTENDED_BYTES };
         if self.flows_freely(now_ms) {
             for output in &mut self.outputs {
-                output.window.keep_last(UNATTENDED_BYTES);
+                output.window.keep_last(kept);
             }
         }
     }
@@ -228,7 +281,8 @@ impl Exec {
         let drain = draining.then_some(self.ended_at_ms + DRAIN_MS).filter(|at| *at > now_ms);
         let waits = self.stream.is_none() && self.waits_for_client && !self.flows_freely(now_ms);
         let patience = waits.then_some(self.unattended_since_ms + ATTACH_PATIENCE_MS);
-        drain.into_iter().chain(patience).min()
+        let stall = self.patience_ends_ms().filter(|at| *at > now_ms);
+        drain.into_iter().chain(patience).chain(stall).min()
     }
 }
 

@@ -88,6 +88,59 @@ fn a_process_that_waits_for_nobody_keeps_its_newest_output() {
     assert_eq!(attached.stdout_offset, 3_000_000 - UNATTENDED_BYTES as u64);
 }
 
+/// The turn that the loop makes: note whether there is room, and read what there is room for.
+fn turn(world: &mut World, now_ms: u64) -> usize {
+    let full = world.exec.room(&world.exec.outputs[0], true, now_ms) == 0;
+    world.exec.note_room(full, now_ms);
+    world.read(now_ms) + world.write(3_000_000, now_ms)
+}
+
+#[test]
+fn a_client_that_takes_nothing_holds_the_main_command_up_for_the_patience_alone() {
+    let window = usize::try_from(sandkeep_frames::WINDOW_BYTES).unwrap();
+    let mut world = World::new(true);
+    world.exec.is_main = true;
+    world.exec.attach(7, 0, 0);
+    assert_eq!(turn(&mut world, 500), window);
+    assert_eq!(turn(&mut world, 1000), 0);
+    assert_eq!(world.exec.wakes_at(1000), Some(1000 + LATER));
+    assert_eq!(world.exec.leave_stalled_client(1000 + LATER - 1), None);
+    assert_eq!(world.exec.leave_stalled_client(1000 + LATER), Some(7));
+    assert!(turn(&mut world, 1000 + LATER) >= 3_000_000);
+    assert!(world.exec.held() <= MISSED_BYTES);
+    // Back again, it hears from the offset how much it missed, and is waited for anew.
+    let attached = world.exec.attach(8, 0, 0);
+    assert_eq!(attached.stdout_offset, world.exec.outputs[0].window.start());
+    assert!(attached.stdout_offset > 0);
+    assert_eq!(turn(&mut world, 2000 + LATER), 0);
+    assert_eq!(world.exec.leave_stalled_client(2000 + 2 * LATER - 1), None);
+}
+
+#[test]
+fn a_client_that_takes_a_little_is_waited_for() {
+    let mut world = World::new(true);
+    world.exec.is_main = true;
+    world.exec.attach(7, 0, 0);
+    turn(&mut world, 0);
+    for round in 1..10 {
+        turn(&mut world, round * (LATER - 1));
+        assert_eq!(world.exec.leave_stalled_client(round * (LATER - 1)), None);
+        let (offset, bytes) = world.exec.outputs[0].window.take_next().unwrap();
+        world.exec.outputs[0].window.acknowledge(offset + bytes.len() as u64);
+        turn(&mut world, round * (LATER - 1) + 1);
+    }
+}
+
+#[test]
+fn an_exec_waits_for_its_client_however_long_that_takes_nothing() {
+    let mut world = World::new(true);
+    world.exec.attach(7, 0, 0);
+    turn(&mut world, 0);
+    turn(&mut world, 1000);
+    assert_eq!(world.exec.leave_stalled_client(1000 + 100 * LATER), None);
+    assert_eq!(turn(&mut world, 1000 + 100 * LATER), 0);
+}
+
 #[test]
 fn streams_are_small_when_memory_is_short() {
     let mut world = World::new(true);

@@ -32,7 +32,8 @@ pub struct Spool {
 }
 
 impl Spool {
-    /// What an earlier PID 1 left: logs of execs are complete, the main command's may go on.
+    /// What an earlier PID 1 left: nobody writes it now. The main command's goes on when it is
+    /// executed again.
     pub fn load(state: &StateDir) -> io::Result<Self> {
         let mut found: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for name in state.names()? {
@@ -44,9 +45,7 @@ impl Spool {
         for (source, mut starts) in found {
             starts.sort_unstable();
             let mut log = Log::load(state, &source, &starts);
-            if !is_main(&source) {
-                log.complete();
-            }
+            log.complete();
             spool.logs.insert(source, log);
         }
         Ok(spool)
@@ -143,9 +142,15 @@ impl Spool {
             return;
         };
         log.acknowledge(state, ack.offset, now_ms);
-        if log.is_done() {
+        if log.is_done() && !self.is_newest_main(&ack.source) {
             self.remove(state, &ack.source);
         }
+    }
+
+    /// The log of the newest run stays: its next execution goes on with it.
+    fn is_newest_main(&self, source: &str) -> bool {
+        let run = main_run(source);
+        run.is_some() && self.logs.keys().all(|other| main_run(other) <= run)
     }
 
     /// The next stretch to ship, each log in its turn.
@@ -206,6 +211,11 @@ impl Spool {
 
 fn is_main(source: &str) -> bool {
     source.starts_with("main-")
+}
+
+/// The run whose main command writes it; `None`: an exec's, or not a run of ours.
+fn main_run(source: &str) -> Option<u64> {
+    source.strip_prefix("main-")?.parse().ok()
 }
 
 #[cfg(test)]

@@ -73,6 +73,22 @@ fn a_log_is_shipped_once_and_freed() {
 }
 
 #[test]
+fn the_newest_runs_log_keeps_its_offset_for_the_next_execution() {
+    let mut world = World::new();
+    for source in ["main-9", "main-10"] {
+        world.open(source);
+        world.write(source, b"one");
+        world.spool.complete(source);
+    }
+    world.ship();
+    let offers = world.spool.offers();
+    let [offer] = &offers[..] else { panic!("{offers:?}") };
+    assert!(offer.source == "main-10" && offer.to > 0, "{offer:?}");
+    world.open("main-10");
+    assert!(!world.spool.offers()[0].complete);
+}
+
+#[test]
 fn what_was_not_acknowledged_is_shipped_again_in_the_next_session() {
     let mut world = World::new();
     world.open("a");
@@ -95,7 +111,7 @@ fn logs_outlive_the_process_and_the_main_command_goes_on_at_its_offset() {
     }
     world.restart();
     let complete: Vec<_> = world.spool.offers().iter().map(|offer| offer.complete).collect();
-    assert_eq!(complete, [true, false]);
+    assert_eq!(complete, [true, true]);
     let end = world.spool.offers()[1].to;
     world.open("main-3");
     world.write("main-3", b"after");

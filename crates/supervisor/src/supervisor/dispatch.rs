@@ -12,6 +12,7 @@ use super::Supervisor;
 use crate::clock::now_ms;
 use crate::exec::input::OutOfWindow;
 use crate::exec::terminal;
+use crate::poller::Token;
 use crate::{clock, signals, usage};
 
 /// Frames taken before bytes are moved and children are looked after.
@@ -207,17 +208,10 @@ impl Supervisor {
             return;
         };
         if too_many || taken {
-            let answer = ExecAttached {
-                refused: "Exhausted".to_owned(),
-                message: "this stream is in use, or too many are".to_owned(),
-                ..ExecAttached::default()
-            };
-            return self.session.send(Kind::ExecAttached, stream, &answer);
+            return self.session.send(Kind::ExecAttached, stream, &taken_or_too_many());
         }
         if detached {
-            let pid = exec.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
-            let answer = ExecAttached { pid, ..ExecAttached::default() };
-            return self.session.send(Kind::ExecAttached, stream, &answer);
+            return self.answer_once_started(stream, key);
         }
         if let Some(before) = exec.stream {
             self.session.streams.remove(&before);
@@ -225,6 +219,36 @@ impl Supervisor {
         let answer = exec.attach(stream, stdout, stderr);
         self.session.streams.insert(stream, key);
         self.session.send(Kind::ExecAttached, stream, &answer);
+    }
+
+    /// Whoever lets a process go on by itself has to hear first whether there is one.
+    fn answer_once_started(&mut self, stream: u32, key: u32) {
+        let Some(exec) = self.execs.get(key) else {
+            return;
+        };
+        if exec.awaiting_start.len() >= MOST_STREAMS {
+            return self.session.send(Kind::ExecAttached, stream, &taken_or_too_many());
+        }
+        exec.awaiting_start.push(stream);
+        if let Some(fd) = exec.start_fd() {
+            // Watched already for another stream, or no kernel memory: then it is told at the next
+            // event, whatever that is of.
+            drop(self.poller.watch(fd, Token::Start(key)));
+        }
+    }
+
+    /// Answers those who wait to hear that a process runs, or has ended.
+    pub(super) fn tell_started(&mut self) {
+        for (_, exec) in self.execs.iter_mut() {
+            if exec.awaiting_start.is_empty() || !exec.is_started() {
+                continue;
+            }
+            let pid = exec.pid().and_then(|pid| u32::try_from(pid).ok()).unwrap_or(0);
+            let answer = ExecAttached { pid, ..ExecAttached::default() };
+            for stream in exec.awaiting_start.drain(..) {
+                self.session.send(Kind::ExecAttached, stream, &answer);
+            }
+        }
     }
 
     fn send_not_found(&mut self, stream: u32, exec_id: &str) {
@@ -264,6 +288,14 @@ impl Supervisor {
             ..usage::measure()
         };
         self.session.send(Kind::Usage, 0, &usage);
+    }
+}
+
+fn taken_or_too_many() -> ExecAttached {
+    ExecAttached {
+        refused: "Exhausted".to_owned(),
+        message: "this stream is in use, or too many are".to_owned(),
+        ..ExecAttached::default()
     }
 }
 

@@ -51,6 +51,19 @@ impl Supervisor {
         more
     }
 
+    /// The main command's log ends when the command has ended and all that it wrote is read;
+    /// whoever it left behind with its streams ends it later. A next execution goes on with it.
+    pub(super) fn end_main_log(&mut self) {
+        let Some(current) = self.main.current else {
+            return;
+        };
+        let ended = |key| self.execs.peek(key).is_some_and(|exec| exec.exited().is_some());
+        let log = current.log();
+        if current.exec.is_some_and(ended) && !self.lingering.writes(&log) {
+            self.spool.complete(&log);
+        }
+    }
+
     /// Queues logs while there is room. True: there could be more at once.
     pub(super) fn ship_logs(&mut self) -> bool {
         while self.session.takes_bulk() && self.spool.has_news() {
@@ -70,9 +83,11 @@ fn fill(
     log: &mut impl FnMut(&str, Channel, &[u8]),
 ) -> bool {
     let mut more = false;
+    let mut full = false;
     for at in 0..exec.outputs.len() {
         let room = exec.room(&exec.outputs[at], spare, now);
         let output = &mut exec.outputs[at];
+        full |= room == 0 && output.ready && !output.ended();
         match output.fill(room) {
             Fill::Bytes(count) => {
                 more = true;
@@ -84,6 +99,7 @@ fn fill(
             Fill::Wait => {}
         }
     }
+    exec.note_room(full, now);
     more
 }
 

@@ -1,6 +1,7 @@
 //! Ends: of children, of execs, of the main command, and of PID 1 itself when it is told to stop.
 
-use sandkeep_frames::message::Channel;
+use sandkeep_frames::Kind;
+use sandkeep_frames::message::{Channel, ExecAttached};
 
 use super::Supervisor;
 use crate::clock::now_ms;
@@ -134,6 +135,7 @@ impl Supervisor {
                 signal_group(pid, libc::SIGKILL);
             }
         }
+        self.leave_stalled_clients(now);
         for (key, exec) in self.execs.iter_mut() {
             let held = exec.cut_held_streams(now);
             let is_terminal = exec.is_terminal();
@@ -156,6 +158,23 @@ impl Supervisor {
         gone.extend(self.execs.surplus());
         for key in gone {
             self.drop_exec(key);
+        }
+    }
+
+    /// A client that takes nothing does not stop the main command for good: it is told that it
+    /// has fallen behind, and comes back once it can take more.
+    fn leave_stalled_clients(&mut self, now: u64) {
+        for (_, exec) in self.execs.iter_mut() {
+            let Some(stream) = exec.leave_stalled_client(now) else {
+                continue;
+            };
+            self.session.streams.remove(&stream);
+            let answer = ExecAttached {
+                refused: "FellBehind".to_owned(),
+                message: "its output was not taken, so the command goes on without it".to_owned(),
+                ..ExecAttached::default()
+            };
+            self.session.send(Kind::ExecAttached, stream, &answer);
         }
     }
 
