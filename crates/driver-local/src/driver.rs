@@ -141,15 +141,13 @@ impl Driver for LocalDriver {
     async fn remove(&self, id: &SandboxId) -> Result<(), DriverError> {
         self.local.end(id, None).await?;
         self.local.doors.close(id);
-        let gone = id.clone();
-        self.aside(move |local| local.remove_files(&gone)).await?;
+        self.local.remove_files(id).await?;
         self.local.group(id).remove_empty_parents();
         Ok(())
     }
 
     async fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {
-        let id = id.clone();
-        self.aside(move |local| local.discard_workspace(&id)).await
+        self.local.discard_workspace(id).await
     }
 
     async fn open_session(

@@ -14,7 +14,7 @@ use sandkeep_driver::DriverError;
 
 use crate::cgroup::Group;
 use crate::failure::{internal, io_failure};
-use crate::home::{Durable, absent_is_done, remove_whatever, write_json};
+use crate::home::{Durable, absent_is_done, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::process::Process;
@@ -162,25 +162,5 @@ impl Local {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Removes everything that carries the id; the label last, so that a removal that was cut off
-    /// is found again.
-    pub(crate) fn remove_files(&self, id: &SandboxId) -> Result<(), DriverError> {
-        let dir = self.home.sandbox(id);
-        let failed = |error| io_failure("remove", dir.path.display(), &error);
-        let entries = match fs::read_dir(&dir.path) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
-            Err(error) => return Err(failed(error)),
-        };
-        for entry in entries {
-            let path = entry.map_err(failed)?.path();
-            if path != dir.label() {
-                remove_whatever(&path).map_err(failed)?;
-            }
-        }
-        absent_is_done(fs::remove_file(dir.label())).map_err(failed)?;
-        absent_is_done(fs::remove_dir(&dir.path)).map_err(failed)
     }
 }

@@ -110,6 +110,25 @@ impl SandboxDir {
     pub(crate) fn trash(&self) -> PathBuf {
         self.path.join("trash")
     }
+
+    /// Puts the root file system aside, to be removed in its own time: an agent may have left
+    /// millions of files in it. One that is not there: done.
+    pub(crate) fn put_rootfs_aside(&self) -> io::Result<()> {
+        make_private_dir(&self.trash())?;
+        let unique = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
+        let aside = self.trash().join(format!("{ROOTFS_ASIDE}{}", unique.trim()));
+        absent_is_done(fs::rename(self.rootfs(), aside))
+    }
+}
+
+/// How the name of a root file system begins that was put aside. Nothing of an agent's choosing
+/// ever gives a name in the trash.
+const ROOTFS_ASIDE: &str = "rootfs-";
+
+/// Whether something in the trash is a whole root file system.
+pub(crate) fn is_rootfs_aside(path: &Path) -> bool {
+    path.file_name()
+        .is_some_and(|name| name.as_encoded_bytes().starts_with(ROOTFS_ASIDE.as_bytes()))
 }
 
 /// Makes `path` and what is missing above it, for root alone.
@@ -176,10 +195,13 @@ pub(crate) fn absent_is_done(result: io::Result<()>) -> io::Result<()> {
     }
 }
 
-/// Removes a file, a link or a tree; absent is done.
-pub(crate) fn remove_whatever(path: &Path) -> io::Result<()> {
-    let is_dir = path.symlink_metadata().is_ok_and(|metadata| metadata.is_dir());
-    absent_is_done(if is_dir { fs::remove_dir_all(path) } else { fs::remove_file(path) })
+/// The paths of what is in a directory of ours; none when it is not there.
+pub(crate) fn paths_in(dir: &Path) -> io::Result<Vec<PathBuf>> {
+    match fs::read_dir(dir) {
+        Ok(entries) => entries.map(|entry| Ok(entry?.path())).collect(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
 }
 
 #[cfg(test)]

@@ -19,10 +19,12 @@ mod look;
 mod make;
 mod process;
 mod record;
+mod remove;
 mod session;
 mod start;
 mod sys;
 mod template;
+mod tree;
 mod watch;
 mod workspace;
 

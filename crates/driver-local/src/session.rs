@@ -211,7 +211,9 @@ impl Local {
             Answer::Remounted => {}
             Answer::Busy { message } => return Err(not_found(STAGE, message)),
             Answer::Failed(failure) => return Err(failure.into_error(STAGE)),
-            Answer::Launched { .. } => return Err(internal(STAGE, "an answer to something else")),
+            Answer::Launched { .. } | Answer::Cleared(_) => {
+                return Err(internal(STAGE, "an answer to something else"));
+            }
         }
         let generation = match &record {
             Some(record) => record.generation,

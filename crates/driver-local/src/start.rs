@@ -5,6 +5,7 @@
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};
+use std::sync::Arc;
 
 use sandkeep_core::{BackingReport, SandboxId};
 use sandkeep_driver::{DriverError, ErrorKind};
@@ -13,7 +14,7 @@ use crate::check::enforced;
 use crate::config::{Guard, UID_COUNT};
 use crate::failure::{conflict, invalid, io_failure, not_found};
 use crate::helper::{Answer, Launch};
-use crate::home::{absent_is_done, remove_whatever};
+use crate::home::absent_is_done;
 use crate::local::Local;
 use crate::look::Life;
 use crate::make::make_dirs;
@@ -28,7 +29,10 @@ const STAGE: &str = "start";
 const TRIES: u32 = 5;
 
 impl Local {
-    pub(crate) async fn start(&self, id: &SandboxId) -> Result<BackingReport, DriverError> {
+    pub(crate) async fn start(
+        self: &Arc<Self>,
+        id: &SandboxId,
+    ) -> Result<BackingReport, DriverError> {
         self.needs_root(STAGE)?;
         let label =
             self.label(id)?.ok_or_else(|| not_found(STAGE, format!("{id} is not there")))?;
@@ -49,7 +53,7 @@ impl Local {
             let launch = self.launch(id, &label)?;
             match self.ask_launch(id, launch).await? {
                 Answer::Launched { .. } => {
-                    self.empty_trash(id);
+                    self.empty_trash_aside(id);
                     return self.report(id, &label);
                 }
                 Answer::Busy { message } => met = message,
@@ -57,7 +61,9 @@ impl Local {
                     self.clear(id, false).await?;
                     return Err(failure.into_error(STAGE));
                 }
-                Answer::Remounted => return Err(conflict(STAGE, "an answer to something else")),
+                Answer::Remounted | Answer::Cleared(_) => {
+                    return Err(conflict(STAGE, "an answer to something else"));
+                }
             }
         }
         Err(conflict(STAGE, met))
@@ -142,19 +148,11 @@ impl Local {
     }
 
     /// Removes what earlier starts put aside, while the sandbox runs already.
-    fn empty_trash(&self, id: &SandboxId) {
-        let trash = self.home.sandbox(id).trash();
-        let empty = fs::read_dir(&trash).map_or(true, |mut entries| entries.next().is_none());
-        if empty {
-            return;
-        }
-        let id = id.clone();
-        tokio::task::spawn_blocking(move || {
-            let Ok(entries) = fs::read_dir(&trash) else { return };
-            for entry in entries.flatten() {
-                if let Err(error) = remove_whatever(&entry.path()) {
-                    tracing::debug!(%id, %error, "what was put aside is left for the next start");
-                }
+    fn empty_trash_aside(self: &Arc<Self>, id: &SandboxId) {
+        let (local, id) = (Arc::clone(self), id.clone());
+        tokio::spawn(async move {
+            if let Err(error) = local.empty_trash(&id).await {
+                tracing::debug!(%id, %error, "what was put aside is left for the next start");
             }
         });
     }

@@ -4,17 +4,20 @@
 //! written last when one is made and removed last when one is discarded: a marked workspace is
 //! whole.
 
-use std::fs;
-use std::os::unix::fs::{PermissionsExt, lchown};
-use std::path::PathBuf;
+use std::fs::{self, OpenOptions};
+use std::io::ErrorKind::{InvalidData, UnexpectedEof};
+use std::io::{self, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown};
+use std::path::{Path, PathBuf};
 
 use sandkeep_core::WorkspaceId;
 use sandkeep_driver::{DriverError, ErrorKind, FoundWorkspace, WorkspaceReport, WorkspaceRequest};
 
 use crate::failure::{conflict, io_failure};
-use crate::home::{Durable, absent_is_done, make_private_dir, read_json, sync_dir, write_json};
+use crate::home::{make_private_dir, read_json};
 use crate::local::Local;
 use crate::record::Mark;
+use crate::tree::remove_as_root;
 
 const STAGE: &str = "workspace";
 
@@ -49,21 +52,18 @@ impl Local {
     fn make_workspace(&self, request: &WorkspaceRequest) -> Result<(), DriverError> {
         let failed = |error| io_failure(STAGE, format!("workspace {}", request.id), &error);
         let mark_file = self.mark_file(&request.id);
-        let there: Option<Mark> = read_json(&mark_file).map_err(failed)?;
+        let there = whole_mark(&mark_file).map_err(failed)?;
         if let Some(other) = there.filter(|mark| mark.id != request.id) {
             let message = format!("the place of workspace {} is taken by {}", request.id, other.id);
             return Err(conflict(STAGE, message));
         }
-        let dir = self.home.workspace(&request.id);
         let files = self.workspace_files(&request.id);
         make_private_dir(&files).map_err(failed)?;
         lchown(&files, Some(self.uid_base), Some(self.uid_base)).map_err(failed)?;
         fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).map_err(failed)?;
         let (gateway, id) = (self.gateway.clone(), request.id.clone());
         let mark = Mark { gateway, id, name: request.name.clone() };
-        write_json(&mark_file, &mark, Durable::Yes).map_err(failed)?;
-        debug_assert_eq!(mark_file.parent(), Some(dir.as_path()));
-        sync_dir(&self.home.workspaces()).map_err(failed)
+        write_last(&mark_file, &mark).map_err(failed)
     }
 
     /// Whether the workspace is there and carries its mark; `NotFound` says what is wrong.
@@ -73,7 +73,7 @@ impl Local {
             let message = format!("{} {why}", files.display());
             Err(DriverError::new(ErrorKind::NotFound, STAGE, "WorkspaceMissing", message))
         };
-        let mark: Option<Mark> = read_json(&self.mark_file(id))
+        let mark = whole_mark(&self.mark_file(id))
             .map_err(|error| io_failure(STAGE, format!("the mark of workspace {id}"), &error))?;
         match (mark, files.symlink_metadata()) {
             (_, Err(error)) if error.kind() == std::io::ErrorKind::NotFound => {
@@ -89,10 +89,11 @@ impl Local {
         }
     }
 
-    pub(crate) fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {
-        let failed = |error| io_failure(STAGE, format!("workspace {id}"), &error);
-        absent_is_done(fs::remove_dir_all(self.workspace_files(id))).map_err(failed)?;
-        absent_is_done(fs::remove_dir_all(self.home.workspace(id))).map_err(failed)
+    pub(crate) async fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {
+        self.remove_workspace_files(self.workspace_files(id)).await?;
+        // The mark last: until then it is the workspace that is being discarded.
+        let dir = self.home.workspace(id);
+        remove_as_root(&dir).map_err(|error| io_failure(STAGE, dir.display(), &error))
     }
 
     pub(crate) fn list_workspaces(&self) -> Result<Vec<FoundWorkspace>, DriverError> {
@@ -118,4 +119,28 @@ impl Local {
         }
         Ok(found)
     }
+}
+
+/// The mark; half of one, as a crash of the machine may leave it before it was flushed, is none.
+fn whole_mark(path: &Path) -> io::Result<Option<Mark>> {
+    match read_json(path) {
+        Err(error) if matches!(error.kind(), InvalidData | UnexpectedEof) => {
+            tracing::warn!(mark = %path.display(), %error, "a mark that cannot be read is none");
+            Ok(None)
+        }
+        other => other,
+    }
+}
+
+/// Writes the mark of a new workspace, when everything else of it is there, and makes all of it
+/// durable with one flush: on the file systems of Linux, flushing a new file takes along the making
+/// of the directories that it is in (their logs are written in order). It is flushed under its
+/// final name, so that this name goes along as well.
+fn write_last(path: &Path, mark: &Mark) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut file =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&new)?;
+    file.write_all(&serde_json::to_vec(mark)?)?;
+    fs::rename(&new, path)?;
+    file.sync_all()
 }

@@ -11,11 +11,13 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Guard, Step};
 use crate::failure::io_failure;
 use crate::process::Birth;
+use crate::tree::Left;
 
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Ask {
     Launch(Box<Launch>),
     Remount(Remount),
+    Clear(Clear),
 }
 
 /// Everything that PID 1 is made from.
@@ -68,12 +70,22 @@ pub(crate) struct Remount {
     pub(crate) supervisor: PathBuf,
 }
 
+/// Remove what is in each of these directories, with the agent's identity. The directories stay;
+/// one that is not there, or is none, has nothing in it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Clear {
+    pub(crate) trees: Vec<PathBuf>,
+    pub(crate) uid_base: u32,
+    pub(crate) uid_count: u32,
+}
+
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum Answer {
     Launched {
         birth: Birth,
     },
     Remounted,
+    Cleared(Left),
     /// Another helper is at work for this sandbox, or something of it is alive: look again.
     Busy {
         message: String,

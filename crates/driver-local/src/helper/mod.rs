@@ -7,6 +7,7 @@
 
 mod ask;
 mod assemble;
+mod clear;
 mod idmap;
 mod launch;
 mod mounts;
@@ -17,7 +18,7 @@ mod root;
 
 use std::io::{self, Read, Write};
 
-pub(crate) use ask::{Answer, Ask, Enforced, Failure, Launch, Remount};
+pub(crate) use ask::{Answer, Ask, Clear, Enforced, Failure, Launch, Remount};
 
 /// First argument by which a program knows that it is to call [`helper_main`].
 pub const HELPER_ARG: &str = "__local-helper";
@@ -42,6 +43,7 @@ pub fn helper_main(args: &[String]) -> i32 {
     answer(&match ask {
         Ok(Ask::Launch(launch)) => launch::launch(&launch),
         Ok(Ask::Remount(remount)) => remount::remount(&remount),
+        Ok(Ask::Clear(clear)) => clear::clear(&clear),
         Err(message) => Answer::Failed(Failure::internal("helper", message)),
     })
 }

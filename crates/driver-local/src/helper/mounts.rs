@@ -28,6 +28,17 @@ impl Tree {
         Ok(Self { fd: open_tree(CWD, path, flags)? })
     }
 
+    /// A bind of an open directory, without what is mounted below it.
+    pub(crate) fn bind_dir(dir: BorrowedFd<'_>) -> io::Result<Self> {
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        Ok(Self { fd: open_tree(dir, "", flags | OpenTreeFlags::AT_EMPTY_PATH)? })
+    }
+
+    /// The mount itself; it is gone when the descriptor is closed.
+    pub(crate) fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
+
     /// A fresh tmpfs.
     pub(crate) fn tmpfs(options: &[(&str, &str)], attributes: u64) -> io::Result<Self> {
         let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
