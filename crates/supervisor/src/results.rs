@@ -31,6 +31,8 @@ impl Results {
     pub fn load(state: &StateDir) -> io::Result<Self> {
         let content = state.read(FILE, MOST_BYTES)?;
         let last = content.and_then(|bytes| MainState::decode(bytes.as_slice()).ok());
+        // Runs are counted from 1: an empty file is no result.
+        let last = last.filter(|last| last.run > 0);
         Ok(Self { last, ..Self::default() })
     }
 
@@ -112,8 +114,10 @@ mod tests {
     #[test]
     fn a_damaged_file_counts_as_none() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join(FILE), [0xff; 40]).unwrap();
-        assert_eq!(Results::load(&state(&dir)).unwrap().last(), None);
+        for damaged in [&[0xff; 40][..], &[]] {
+            std::fs::write(dir.path().join(FILE), damaged).unwrap();
+            assert_eq!(Results::load(&state(&dir)).unwrap().last(), None);
+        }
     }
 
     #[test]

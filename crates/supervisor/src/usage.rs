@@ -1,6 +1,7 @@
 //! What the sandbox uses, read from /proc.
 
 use std::fs;
+use std::path::Path;
 
 use sandkeep_frames::message::Usage;
 
@@ -13,13 +14,12 @@ pub fn measure() -> Usage {
         let name = entry.file_name();
         let is_pid = name.to_str().is_some_and(|name| name.bytes().all(|b| b.is_ascii_digit()));
         // A process may end between the two looks.
-        let Some(stat) = is_pid.then(|| fs::read_to_string(entry.path().join("stat")).ok()) else {
-            continue;
-        };
-        if let Some(process) = stat.as_deref().and_then(read_stat) {
+        if let Some(process) = is_pid.then(|| stat_of(&entry.path())).flatten() {
             usage.processes += 1;
-            usage.cpu_us += process.ticks.saturating_mul(ticks_us);
-            usage.memory_bytes += process.pages.saturating_mul(page_bytes);
+            let (cpu_us, bytes) =
+                (process.ticks.saturating_mul(ticks_us), process.pages.saturating_mul(page_bytes));
+            usage.cpu_us = usage.cpu_us.saturating_add(cpu_us);
+            usage.memory_bytes = usage.memory_bytes.saturating_add(bytes);
         }
     }
     usage
@@ -30,6 +30,12 @@ struct Stat {
     pages: u64,
 }
 
+/// Of the process below this directory. It gives itself any name, also one that is no text.
+fn stat_of(process: &Path) -> Option<Stat> {
+    let line = fs::read(process.join("stat")).ok()?;
+    read_stat(&String::from_utf8_lossy(&line))
+}
+
 /// Fields after the name, which may hold anything, parentheses included.
 fn read_stat(line: &str) -> Option<Stat> {
     let mut fields = line.rsplit_once(')')?.1.split_whitespace();
@@ -37,7 +43,7 @@ fn read_stat(line: &str) -> Option<Stat> {
     let user: u64 = fields.nth(11)?.parse().ok()?;
     let system: u64 = fields.next()?.parse().ok()?;
     let pages = fields.nth(8)?.parse().ok()?;
-    Some(Stat { ticks: user + system, pages })
+    Some(Stat { ticks: user.saturating_add(system), pages })
 }
 
 fn reaped_cpu_us() -> u64 {
@@ -64,7 +70,28 @@ mod tests {
                     18446744073709551615 1 1";
         let stat = read_stat(line).unwrap();
         assert_eq!((stat.ticks, stat.pages), (33, 33));
-        assert!(read_stat("7 (a").is_none());
+        let numbers = line.replace(" 11 22 ", &format!(" {0} {0} ", u64::MAX));
+        assert_eq!(read_stat(&numbers).unwrap().ticks, u64::MAX);
+        for odd in ["", "7 (a", "7 (a)", "7 (a) S", &line[..60], &line.replace("22", "-2")] {
+            assert!(read_stat(odd).is_none(), "{odd}");
+        }
+    }
+
+    #[test]
+    fn a_process_whose_name_is_no_text_is_counted() {
+        use std::ffi::OsStr;
+        use std::os::unix::ffi::OsStrExt;
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join(OsStr::from_bytes(b"\xff) 1 2"));
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
+        let mut child = std::process::Command::new(&program).arg("1000").spawn().unwrap();
+        let process = Path::new("/proc").join(child.id().to_string());
+        let name = fs::read(process.join("comm")).unwrap();
+        let stat = stat_of(&process);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(name, b"\xff) 1 2\n");
+        assert!(stat.is_some());
     }
 
     #[test]

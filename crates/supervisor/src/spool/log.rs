@@ -80,6 +80,12 @@ impl Log {
     pub(super) fn load(state: &StateDir, source: &str, starts: &[u64]) -> Self {
         let mut log = Self::new(source);
         for start in starts {
+            if *start < log.end {
+                // It begins within the one before: neither is written so here, and what came
+                // after would be read from the middle of an entry.
+                state.remove(&name::of(source, *start));
+                continue;
+            }
             let content = read(state, source, *start, 0, 2 * SEGMENT_BYTES);
             let bytes = whole_len(&content);
             if bytes < content.len() as u64
@@ -305,7 +311,8 @@ impl Log {
 }
 
 fn open(state: &StateDir, source: &str, start: u64, flags: OFlags) -> Option<OwnedFd> {
-    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // What is no file is not waited for.
+    let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let name = name::of(source, start);
     rustix::fs::openat(state.fd(), name, flags, Mode::from_raw_mode(0o600)).ok()
 }
