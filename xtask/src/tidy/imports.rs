@@ -46,6 +46,12 @@ const RULES: &[Rule] = &[
         tests: &["sandkeep-frames", "sandkeep-supervisor-image"],
         never: &["tonic", "axum", "rusqlite"],
     },
+    Rule {
+        directory: "crates/image",
+        ours: &[],
+        tests: &[],
+        never: &["tonic", "rusqlite", "libcontainer"],
+    },
     Rule { directory: "crates/supervisor-image", ours: &[], tests: &[], never: RUNTIMES },
     Rule {
         directory: "crates/supervisor",
