@@ -98,3 +98,34 @@ fn forgetting_needs_one_reason() {
         assert!(!forgets(&kept, &live), "nobody asked to forget it");
     }
 }
+
+/// What happens next while a stop, a deletion or a start waits: the next look, the end of its grace
+/// or the next try.
+#[test]
+fn what_is_waited_for_on_the_way_is_told_apart() {
+    const LOOK: &str = "the gateway looks at it";
+    const FORCE: &str = "past its grace it is ended by force";
+    const AGAIN: &str = "it is tried again";
+    const RESTART: &str = "past its deadline it is killed and started again";
+    let next = |want, backing: Backing, looked, waits: bool| {
+        let mut record = calm(want, backing, WorkspaceSeen::Bound, false);
+        if waits {
+            let operation =
+                if want == Want::Stopped { Operation::TakeDown } else { Operation::Remove };
+            record.attempt.operation = Some(operation);
+            record.attempt.next_try_at = Some(NOW + std::time::Duration::from_secs(1));
+        }
+        let live = Live { looked, looked_before: true, ..Live::default() };
+        sandkeep_core::project(&record, &live, NOW).next
+    };
+    for want in [Want::Stopped, Want::Deleted] {
+        assert_eq!(next(want, Backing::Stopping, true, false), FORCE, "{want:?}");
+        for backing in [Backing::Running, Backing::Stopping] {
+            assert_eq!(next(want, backing, false, false), LOOK, "{want:?}");
+        }
+        assert_eq!(next(want, Backing::Running, true, true), AGAIN, "{want:?}");
+    }
+    assert_eq!(next(Want::Running, Backing::Starting, true, false), RESTART);
+    assert_eq!(next(Want::Running, Backing::Starting, false, false), LOOK);
+    assert_eq!(next(Want::Running, Backing::Running, true, false), RESTART);
+}
