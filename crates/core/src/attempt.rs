@@ -109,6 +109,14 @@ pub struct Attempt {
     pub removed: bool,
 }
 
+impl Attempt {
+    /// The first try of an operation for a sandbox that nothing was tried for yet.
+    #[must_use]
+    pub fn begun(operation: Operation, generation: u64, now: Timestamp) -> Self {
+        Self { operation: Some(operation), generation, started_at: now, ..Self::default() }
+    }
+}
+
 /// The attempt after an action failed: to be stored. The first error is kept, the next try is set.
 ///
 /// `attempt` is the one that was stored before the action was carried out.

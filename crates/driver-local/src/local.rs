@@ -1,11 +1,12 @@
 //! What the parts of the driver share.
 
 use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::PathBuf;
 use std::process::Stdio;
 
 use sandkeep_core::{GatewayId, SandboxId};
-use sandkeep_driver::{DriverError, ErrorKind};
+use sandkeep_driver::DriverError;
 use tokio::io::AsyncWriteExt;
 use tokio::process::Command;
 
@@ -14,6 +15,8 @@ use crate::config::{HelperCommand, Knobs, LocalConfig};
 use crate::failure::{internal, io_failure};
 use crate::helper::{Answer, Ask, Launch, helper_group};
 use crate::home::{Durable, Home, make_private_dir, read_json, write_json};
+use crate::house::House;
+use crate::look::Life;
 use crate::process::kernel_boot_id;
 use crate::record::{Engine, Label};
 use crate::session::Doors;
@@ -33,6 +36,7 @@ pub(crate) struct Local {
     pub(crate) hierarchies: Hierarchies,
     pub(crate) watch: Watch,
     pub(crate) doors: Doors,
+    pub(crate) house: House,
 }
 
 impl Local {
@@ -60,6 +64,7 @@ impl Local {
             hierarchies,
             watch: Watch::new(),
             doors: Doors::default(),
+            house: House::default(),
         })
     }
 
@@ -70,7 +75,7 @@ impl Local {
         }
         let message = "the local driver has to run as root; as an ordinary user it cannot make \
                        sandboxes yet";
-        Err(DriverError::new(ErrorKind::Invalid, stage, "NeedsRoot", message))
+        Err(DriverError::new(sandkeep_driver::ErrorKind::Invalid, stage, "NeedsRoot", message))
     }
 
     pub(crate) fn group(&self, id: &SandboxId) -> Group {
@@ -87,10 +92,24 @@ impl Local {
         format!("sandkeep/{}/{id}", self.gateway)
     }
 
-    /// The sandbox's label; `None`: there is no such backing.
+    /// The sandbox's label; `None`: there is no such backing. A new label is not flushed, so a crash
+    /// of the machine may leave half of one: while nothing of the sandbox is alive, that is none.
     pub(crate) fn label(&self, id: &SandboxId) -> Result<Option<Label>, DriverError> {
+        let error = match self.whole_label(id) {
+            Ok(label) => return Ok(label),
+            Err(error) => error,
+        };
+        let half = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
+        if half && matches!(self.life(id)?, Life::Never | Life::Ended(_)) {
+            tracing::warn!(%id, %error, "a label that cannot be read counts as none");
+            return Ok(None);
+        }
+        Err(io_failure("inspect", format!("the label of {id}"), &error))
+    }
+
+    /// The label as it lies there.
+    pub(crate) fn whole_label(&self, id: &SandboxId) -> io::Result<Option<Label>> {
         read_json(&self.home.sandbox(id).label())
-            .map_err(|error| io_failure("inspect", format!("the label of {id}"), &error))
     }
 
     /// This engine's own mark, made when missing.

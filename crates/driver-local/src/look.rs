@@ -153,7 +153,7 @@ impl Local {
 
     /// What lies in the home under this id.
     fn found(&self, id: &SandboxId) -> Result<Option<FoundBacking>, DriverError> {
-        match self.label(id) {
+        match self.whole_label(id) {
             Ok(None) => Ok(None),
             Ok(Some(label)) => Ok(Some(FoundBacking {
                 id: id.clone(),

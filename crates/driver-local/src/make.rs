@@ -10,7 +10,7 @@ use sandkeep_driver::{CreateRequest, DriverError};
 
 use crate::check::check;
 use crate::failure::{conflict, io_failure};
-use crate::home::{Durable, SandboxDir, absent_is_done, make_private_dir, write_json};
+use crate::home::{Durable, SandboxDir, make_private_dir, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::record::Label;
@@ -47,13 +47,15 @@ impl Local {
         if let Some(label) = &before
             && !same_root(&label.made_from.spec.image, &request.spec.image)
         {
-            absent_is_done(fs::remove_dir_all(dir.rootfs())).map_err(failed)?;
+            dir.put_rootfs_aside().map_err(failed)?;
         }
         make_dirs(&dir, self.uid_base).map_err(failed)?;
         let label = Label { gateway: self.gateway.clone(), made_from: request.clone() };
         // If a crash of the machine undoes it, the backing is absent or of the older generation, and
-        // made again; nothing was in it yet.
-        write_json(&dir.label(), &label, Durable::Whole).map_err(failed)
+        // made again; nothing was in it yet. Half of a new label is none; half of one that takes the
+        // place of another would lose that one.
+        let durable = if before.is_some() { Durable::Whole } else { Durable::No };
+        write_json(&dir.label(), &label, durable).map_err(failed)
     }
 }
 

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use sandkeep_core::{Activity, Attempt, Backing, Intent, Observation, Record, Want, Workspace};
+use sandkeep_core::{
+    Activity, Attempt, Backing, Intent, Observation, Record, Timestamp, Want, Workspace,
+};
 use sandkeep_driver::{CreateRequest, FoundBacking, FoundWorkspace};
 
 use sandkeep_store::Priority;
@@ -13,6 +15,7 @@ use crate::gateway::HoldState;
 use crate::reconcile::compare::{self, Found};
 use crate::reconcile::queue::Key;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::registry::{EngineIs, Inner};
 use crate::shared::Shared;
 
 /// A home opened on another machine, or in hold when the last process ended, changes nothing on
@@ -28,7 +31,9 @@ pub(crate) async fn hold_when_moved(shared: &Arc<Shared>) {
         compare::hold(shared, "HomeMoved", message, found).await;
     } else if let Some(reason) = meta.hold {
         let message = "it was in hold when the last gateway ended".to_owned();
-        shared.set_hold(Some(HoldState { reason, message, found: Vec::new() }));
+        let told = Some(meta.hold_since).filter(|since| *since > Timestamp::EPOCH);
+        let since = told.unwrap_or_else(|| shared.clock.now());
+        shared.set_hold(Some(HoldState { reason, message, found: Vec::new(), since }));
     }
 }
 
@@ -53,7 +58,7 @@ pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal>
     let mut names = Vec::new();
     let mut ids = Vec::new();
     for (slot, found) in &look_everywhere(shared).await? {
-        for backing in unknown_backings(shared, found) {
+        for backing in found.backings.iter().filter(|found| is_unknown_backing(shared, found)) {
             let name = backing.made_from.as_ref().map(|made| made.name.to_string());
             names.push(name.unwrap_or_else(|| backing.id.to_string()));
             ids.push(backing.id.to_string());
@@ -62,7 +67,7 @@ pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal>
         for backing in &found.backings {
             outrank(shared, backing).await?;
         }
-        for workspace in unknown_workspaces(shared, found) {
+        for workspace in found.workspaces.iter().filter(|found| is_unknown_workspace(shared, found)) {
             names.push(workspace.name.to_string());
             ids.push(workspace.id.to_string());
         }
@@ -103,6 +108,7 @@ async fn look_everywhere(shared: &Arc<Shared>) -> Result<Vec<(Arc<Slot>, Found)>
 async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refusal> {
     let mut meta = shared.registry.meta();
     meta.hold = None;
+    meta.hold_since = Timestamp::EPOCH;
     meta.machine.clone_from(&shared.machine);
     meta.disowned.extend(disowned.iter().cloned());
     let stored = shared.registry.change_meta(meta).await;
@@ -115,26 +121,18 @@ async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refus
     Ok(())
 }
 
-fn unknown_backings<'a>(
-    shared: &'a Shared,
-    found: &'a Found,
-) -> impl Iterator<Item = &'a FoundBacking> {
-    found.backings.iter().filter(|backing| {
-        let inner = shared.registry.inner();
-        let known = inner.entries.contains_key(&backing.id);
-        !known && !inner.tombstones.contains_key(backing.id.as_str())
-    })
+/// Neither a record nor a tombstone knows what was found.
+fn is_unknown(shared: &Shared, id: &str, has_record: impl FnOnce(&Inner) -> bool) -> bool {
+    let inner = shared.registry.inner();
+    !has_record(&inner) && !inner.tombstones.contains_key(id)
 }
 
-fn unknown_workspaces<'a>(
-    shared: &'a Shared,
-    found: &'a Found,
-) -> impl Iterator<Item = &'a FoundWorkspace> {
-    found.workspaces.iter().filter(|workspace| {
-        let inner = shared.registry.inner();
-        let known = inner.workspaces.contains_key(&workspace.id);
-        !known && !inner.tombstones.contains_key(workspace.id.as_str())
-    })
+fn is_unknown_backing(shared: &Shared, found: &FoundBacking) -> bool {
+    is_unknown(shared, found.id.as_str(), |known| known.entries.contains_key(&found.id))
+}
+
+fn is_unknown_workspace(shared: &Shared, found: &FoundWorkspace) -> bool {
+    is_unknown(shared, found.id.as_str(), |known| known.workspaces.contains_key(&found.id))
 }
 
 async fn adopt_workspace(
@@ -142,14 +140,12 @@ async fn adopt_workspace(
     slot: &Slot,
     found: &FoundWorkspace,
 ) -> Result<Option<String>, Refusal> {
-    let name = {
-        let inner = shared.registry.inner();
-        let id = found.id.as_str();
-        if inner.workspaces.contains_key(&found.id) || inner.tombstones.contains_key(id) {
-            return Ok(None);
-        }
-        free_name(&found.name, |name| inner.workspace_names.contains_key(name))
-    };
+    if !is_unknown_workspace(shared, found) {
+        return Ok(None);
+    }
+    let name = free_name(&found.name, |name| {
+        shared.registry.inner().workspace_names.contains_key(name)
+    });
     let workspace = Workspace {
         id: found.id.clone(),
         name,
@@ -212,7 +208,7 @@ async fn adopt_backing(
         changed.await.map_err(refused)?;
         return Ok(Some(made.name.to_string()));
     }
-    if shared.registry.inner().tombstones.contains_key(found.id.as_str()) {
+    if !is_unknown_backing(shared, found) {
         return Ok(None);
     }
     let record = rebuilt(shared, slot, found, made, by);
@@ -228,7 +224,8 @@ async fn adopt_backing(
     }
     let message = "rebuilt from what its backing carries".to_owned();
     let _one_at_a_time = shared.registry.creating().await;
-    shared.registry.insert(record, Some(workspace), message).await.map_err(refused)?;
+    let inserted = shared.registry.insert(record, Some(workspace), message, EngineIs::Seen);
+    inserted.await.map_err(refused)?;
     Ok(Some(name))
 }
 

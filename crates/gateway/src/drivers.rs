@@ -70,6 +70,12 @@ impl Slot {
         self.with_state(|state| state.compared)
     }
 
+    /// The engine that was compared; `None`: none was since this process started, or another one
+    /// has answered meanwhile.
+    pub(crate) fn compared_engine(&self) -> Option<String> {
+        self.with_state(|state| state.engine.clone().filter(|_| state.compared))
+    }
+
     /// Whether this is another engine than the one that was compared; `None`: it does not say.
     pub(crate) fn is_another_engine(&self, engine: Option<&str>) -> bool {
         engine.is_some() && self.with_state(|state| state.engine.as_deref() != engine)

@@ -68,6 +68,7 @@ pub(crate) fn events(
         sandbox,
         after: 0,
         follow,
+        first: true,
     };
     let batches = stream::unfold(Some(state), next_events);
     Ok(batches.flat_map(stream::iter).boxed())
@@ -87,12 +88,17 @@ struct Reading {
     grown: watch::Receiver<u64>,
     after: u64,
     follow: bool,
+    first: bool,
 }
 
 type Batch = Vec<Result<Event, Refusal>>;
 
 async fn next_events(state: Option<Reading>) -> Option<(Batch, Option<Reading>)> {
     let mut state = state?;
+    if std::mem::take(&mut state.first) && state.shared.registry.flush_timeline().await.is_err() {
+        // The newest lines stay staged, and are told once they are stored.
+        tracing::debug!("the newest lines of the timeline could not be stored");
+    }
     loop {
         state.grown.mark_unchanged();
         let store = state.shared.registry.store();

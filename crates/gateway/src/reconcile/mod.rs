@@ -14,6 +14,7 @@
 //! is put in the queue, and that is all.
 
 pub(crate) mod compare;
+pub(crate) mod discard_tries;
 mod execute;
 mod observe;
 mod pass;
@@ -49,6 +50,7 @@ pub(crate) async fn run(shared: Arc<Shared>) {
         watchers.spawn(follow_hints(Arc::clone(&shared), Arc::clone(slot)));
         watchers.spawn(resync(Arc::clone(&shared), Arc::clone(slot)));
     }
+    watchers.spawn(Arc::clone(&shared.registry).keep_timeline());
     let summary = Arc::new(Summary::begin(&shared));
     shared.wake_all();
     for id in shared.registry.workspaces_to_discard() {
@@ -71,6 +73,9 @@ pub(crate) async fn run(shared: Arc<Shared>) {
     }
     watchers.shutdown().await;
     while passes.join_next().await.is_some() {}
+    if let Err(error) = shared.registry.flush_timeline().await {
+        tracing::warn!(%error, "the newest lines of the timeline are not stored");
+    }
 }
 
 async fn one_pass(shared: Arc<Shared>, summary: Arc<Summary>, key: Key) {

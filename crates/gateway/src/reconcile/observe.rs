@@ -1,5 +1,6 @@
 //! Looks: at the backing, the session, the workspace's holder. Changes nothing on a backend.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -52,6 +53,7 @@ async fn look(
     };
     match seen {
         Ok(report) => {
+            let record = &without_presumption(shared, record, &report);
             let report = believe(recorded_engine(shared, record), report);
             (record.observe(&report, now), None)
         }
@@ -71,6 +73,21 @@ async fn inspect(
     let compared = if slot.compared() { Ok(()) } else { compare::compare_once(shared, slot).await };
     compared?;
     slot.look("inspect", LOOK_DEADLINE, slot.driver.inspect(&record.id)).await
+}
+
+/// The record, without its engine if that was presumed only and another one answers: nothing was
+/// made on it yet.
+fn without_presumption<'a>(
+    shared: &Shared,
+    record: &'a Record,
+    report: &BackingReport,
+) -> Cow<'a, Record> {
+    let other = report.engine.is_some() && report.engine != record.observed.engine;
+    if !other || !shared.registry.engine_is_presumed(&record.id) {
+        return Cow::Borrowed(record);
+    }
+    let observed = Observation { engine: None, ..record.observed.clone() };
+    Cow::Owned(Record { observed, ..record.clone() })
 }
 
 /// The engine that the backing was made on; before there is one, the engine that its workspace is

@@ -19,9 +19,6 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// For how long that is done; what takes longer has its deadline and its backoff.
 const PASSING_FOR: Duration = Duration::from_secs(60);
 
-/// How soon a discard that could not be carried out is tried again.
-const DISCARD_AGAIN: Duration = Duration::from_secs(15);
-
 /// A supervisor answers an order within milliseconds; one that did not hear it is told again.
 const ORDER_AGAIN: Duration = Duration::from_secs(5);
 
@@ -58,6 +55,9 @@ pub(super) async fn sandbox(shared: &Arc<Shared>, summary: &Summary, id: &Sandbo
             continue;
         }
         if report::store_attempt(shared, &record, decision.attempt).await.is_err() {
+            return postpone(shared, id);
+        }
+        if shared.registry.flush_engine(id).await.is_err() {
             return postpone(shared, id);
         }
         let standing = shared.registry.standing(id);
@@ -137,7 +137,7 @@ pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
     let Some(slot) = shared.drivers.get(&workspace.driver) else { return };
     let compared = slot.compared() || super::compare::compare_once(shared, slot).await.is_ok();
     if !compared || !may_discard(shared, slot, &workspace).await {
-        return shared.queue.wake_after(again, DISCARD_AGAIN);
+        return shared.queue.wake_after(again, shared.discard_tries.in_vain(id));
     }
     let discarded =
         slot.call("discard", super::execute::DISCARD_DEADLINE, slot.driver.discard_workspace(id));
@@ -147,8 +147,9 @@ pub(super) async fn workspace(shared: &Arc<Shared>, id: &WorkspaceId) {
     };
     if let Err(error) = outcome {
         tracing::warn!(workspace = %id, error, "the workspace is not discarded yet");
-        shared.queue.wake_after(again, DISCARD_AGAIN);
+        return shared.queue.wake_after(again, shared.discard_tries.in_vain(id));
     }
+    shared.discard_tries.over(id);
 }
 
 /// Not in hold, not while a backing that is not ours uses it, and not on another engine, which

@@ -104,6 +104,7 @@ impl Inner {
             };
             let observed = entry.record.observed.clone();
             entry.dirty = observed != record.observed;
+            entry.engine_staged = observed.engine != record.observed.engine;
             entry.record = Arc::new(Record { observed, ..record });
             entry.touch();
         }

@@ -13,7 +13,12 @@ pub(crate) struct Entry {
     pub(crate) record: Arc<Record>,
     /// Something staged is not durable yet.
     pub(crate) dirty: bool,
-    /// Events to be stored with the next durable change.
+    /// The engine is among it: it has to be durable before anything is done on that engine.
+    pub(crate) engine_staged: bool,
+    /// The engine on record was presumed when the sandbox was asked for, and nothing has been done
+    /// for the sandbox since: another one may still take its place.
+    pub(crate) engine_presumed: bool,
+    /// Events to be stored with the next durable change, or a moment later without one.
     pub(crate) pending_events: Vec<Event>,
     /// The generation at or after which this process has looked; 0: never.
     pub(crate) looked_generation: u64,
@@ -48,12 +53,23 @@ pub(crate) enum Standing {
     Settled,
 }
 
+/// How the engine on a new record is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum EngineIs {
+    /// Not at all, or seen with what the record was rebuilt from.
+    Seen,
+    /// The one that this process has compared: another one may answer when it is looked at.
+    Presumed,
+}
+
 impl Entry {
     /// An entry for a stored record.
     pub(crate) fn new(record: Arc<Record>, standing: Standing) -> Self {
         Self {
             record,
             dirty: false,
+            engine_staged: false,
+            engine_presumed: false,
             pending_events: Vec::new(),
             looked_generation: 0,
             look_error: None,

@@ -48,6 +48,7 @@ impl Registry {
         entry.looked_generation = entry.looked_generation.max(generation);
         entry.look_error = look_error;
         if let Some(observed) = observed.filter(|observed| *observed != entry.record.observed) {
+            entry.engine_staged |= observed.engine != entry.record.observed.engine;
             Arc::make_mut(&mut entry.record).observed = observed;
             entry.dirty = true;
             changed = true;
@@ -58,7 +59,8 @@ impl Registry {
         changed
     }
 
-    /// A line of the timeline, stored with the next durable change of this sandbox.
+    /// A line of the timeline, stored with the next durable change of this sandbox, or a
+    /// moment later without one.
     pub(crate) fn stage_event(&self, id: &SandboxId, reason: &str, message: String) {
         let now = self.clock.now();
         let mut inner = self.inner();
@@ -73,13 +75,23 @@ impl Registry {
             dropped: 0,
         };
         entry.pending_events.push(event);
+        drop(inner);
+        self.event_staged.notify_one();
     }
 
-    /// The backend call under way; `None`: none.
+    /// Whether the engine on record may still give way to another one that answers: it was presumed
+    /// when the sandbox was asked for, and nothing has been done since.
+    pub(crate) fn engine_is_presumed(&self, id: &SandboxId) -> bool {
+        self.inner().entries.get(id).is_some_and(|entry| entry.engine_presumed)
+    }
+
+    /// The backend call under way; `None`: none. From the first one on, the engine on record is the
+    /// sandbox's.
     pub(crate) fn set_acting(&self, id: &SandboxId, acting: Option<&'static str>) {
         let mut inner = self.inner();
         if let Some(entry) = inner.entries.get_mut(id) {
             entry.acting = acting;
+            entry.engine_presumed &= acting.is_none();
             entry.touch();
         }
     }

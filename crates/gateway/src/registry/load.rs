@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 
 use sandkeep_core::{Name, Record, SandboxId, Want};
 use sandkeep_store::{Contents, Meta, Store, StoreError};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::entry::{Entry, Standing};
@@ -30,6 +30,7 @@ impl Registry {
             metrics,
             inner: Mutex::new(Inner::of(contents, meta)),
             timeline: watch::Sender::new(0),
+            event_staged: Notify::new(),
             writing_workspace: Arc::default(),
             creating: tokio::sync::Mutex::default(),
             stale: AtomicBool::default(),

@@ -3,7 +3,8 @@
 //! Questions are answered from here and never from an engine. Two kinds of change:
 //! *durable* ones go through [`write`] and show in memory only after the store has them; *staged*
 //! ones (what was observed) show at once and become durable with the next durable change or at the
-//! end of the reconciler's pass: losing them costs another look, nothing else.
+//! end of the reconciler's pass: losing them costs another look, nothing else. Lines of the timeline
+//! that nothing else carries are written together a moment later ([`timeline`]).
 
 mod burial;
 mod commit;
@@ -12,6 +13,7 @@ mod facts;
 
 mod load;
 mod lookup;
+mod timeline;
 mod uncertain;
 mod workspace_write;
 mod write;
@@ -22,10 +24,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use sandkeep_core::{Name, SandboxId, Workspace, WorkspaceId};
 use sandkeep_store::{Meta, Store, Tombstone};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-pub(crate) use entry::{Entry, Standing};
+pub(crate) use entry::{EngineIs, Entry, Standing};
 pub(crate) use write::{Changed, Draft};
 
 use crate::clock::Clock;
@@ -40,6 +42,8 @@ pub(crate) struct Registry {
     inner: Mutex<Inner>,
     /// Rises when the timeline has grown; followers then read on from the store.
     timeline: watch::Sender<u64>,
+    /// A line of the timeline was staged.
+    event_staged: Notify,
     /// One writer of workspaces at a time: a workspace may be written with either of two sandboxes.
     writing_workspace: Arc<tokio::sync::Mutex<()>>,
     /// One creation at a time from the check of its names to the write.

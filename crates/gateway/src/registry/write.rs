@@ -10,7 +10,7 @@ use sandkeep_store::{Change, Event, Meta, Priority, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use super::Registry;
-use super::entry::Standing;
+use super::entry::{EngineIs, Standing};
 
 /// Events kept for a sandbox while they cannot be stored; older ones go first.
 const PENDING_EVENTS_MAX: usize = 64;
@@ -64,7 +64,8 @@ impl Registry {
         .await
     }
 
-    /// Makes whatever is staged for this sandbox durable; nothing when nothing is.
+    /// Makes the facts that are staged for this sandbox durable; nothing when none is. Lines of the
+    /// timeline go along, and follow a moment later when they are alone.
     pub(crate) async fn flush(self: &Arc<Self>, id: &SandboxId) -> Result<(), StoreError> {
         if !self.has_staged(id) {
             return Ok(());
@@ -72,13 +73,17 @@ impl Registry {
         self.change(id, Priority::Reserve, |_| true).await.map(|_| ())
     }
 
+    /// The engine on record is durable when this returns.
+    pub(crate) async fn flush_engine(self: &Arc<Self>, id: &SandboxId) -> Result<(), StoreError> {
+        let staged = self.inner().entries.get(id).is_some_and(|entry| entry.engine_staged);
+        if staged { self.flush(id).await } else { Ok(()) }
+    }
+
     fn has_staged(&self, id: &SandboxId) -> bool {
         let inner = self.inner();
         inner.entries.get(id).is_some_and(|entry| {
             let workspace = &entry.record.intent.spec.workspace;
-            entry.dirty
-                || !entry.pending_events.is_empty()
-                || inner.dirty_workspaces.contains(workspace)
+            entry.dirty || inner.dirty_workspaces.contains(workspace)
         })
     }
 
@@ -92,9 +97,12 @@ impl Registry {
         Some((Arc::clone(&entry.record), std::mem::take(&mut entry.pending_events)))
     }
 
-    fn put_events_back(&self, id: &SandboxId, mut events: Vec<Event>) {
+    pub(super) fn put_events_back(&self, id: &SandboxId, mut events: Vec<Event>) {
         if let Some(entry) = self.inner().entries.get_mut(id) {
             events.append(&mut entry.pending_events);
+            if !events.is_empty() {
+                self.event_staged.notify_one();
+            }
             let excess = events.len().saturating_sub(PENDING_EVENTS_MAX);
             self.metrics.events_dropped.add(excess as u64);
             entry.pending_events = events.split_off(excess);
@@ -161,6 +169,7 @@ impl Registry {
         let mut inner = self.inner();
         let Some(entry) = inner.entries.get_mut(&base.id) else { return Changed::Gone };
         let staged_meanwhile = entry.record.observed != base.observed;
+        entry.engine_staged = entry.record.observed.engine != stored.observed.engine;
         if staged_meanwhile {
             stored.observed = entry.record.observed.clone();
         }
@@ -177,6 +186,7 @@ impl Registry {
         record: Record,
         workspace: Option<Workspace>,
         message: String,
+        engine: EngineIs,
     ) -> Result<Arc<Record>, StoreError> {
         let (registry, gone) = (Arc::clone(self), self.gone.clone());
         run_whole(gone, async move {
@@ -195,6 +205,9 @@ impl Registry {
             let record = Arc::new(record);
             let mut inner = registry.inner();
             inner.add(Arc::clone(&record), Standing::New);
+            if let Some(entry) = inner.entries.get_mut(&record.id) {
+                entry.engine_presumed = engine == EngineIs::Presumed;
+            }
             drop(inner);
             Ok(record)
         })

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use sandkeep_core::{
-    Activity, Attempt, Identity, Intent, Name, Observation, Record, SandboxId, Spec, Timestamp,
-    Workspace, WorkspaceId,
+    Activity, Attempt, Identity, Intent, Name, Observation, Operation, Record, SandboxId, Spec,
+    Timestamp, Workspace, WorkspaceId,
 };
 
 use super::made_up_name::made_up;
@@ -12,6 +12,7 @@ use super::wishes::Wishes;
 use crate::drivers::Slot;
 use crate::gateway::CreateSandbox;
 use crate::refusal::{Refusal, RefusalKind};
+use crate::registry::EngineIs;
 use crate::shared::Shared;
 
 /// Tries at a made-up name that nobody has.
@@ -43,16 +44,30 @@ pub(crate) async fn create(
     let now = shared.clock.now();
     let (workspace, made) =
         workspace(shared, &request.workspace, request.new_workspace, &name, &id, &slot, now)?;
-    let record =
+    let mut record =
         record(shared, id, name, slot.driver.name(), request.wishes, &workspace, made, by, now)?;
+    let engine = begin(&mut record, &slot, &workspace, now);
     let message = format!("asked for by {by}");
     let passes = made || workspace.holder.as_ref() == Some(&record.id);
     crate::failpoint::hit("verb-create", "before");
-    let stored = shared.registry.insert(record, passes.then_some(workspace), message).await;
-    let record = stored.map_err(|error| Refusal::of_store("the sandbox was not made", &error))?;
+    let stored = shared.registry.insert(record, passes.then_some(workspace), message, engine);
+    let record =
+        stored.await.map_err(|error| Refusal::of_store("the sandbox was not made", &error))?;
     crate::failpoint::hit("verb-create", "stored");
     shared.wake(&record.id);
     Ok(record.id.clone())
+}
+
+/// Stores the first try with the record itself, which saves a sync of the disk: when it is known
+/// already on which engine it will be, so that this is durable before anything is done there.
+fn begin(record: &mut Record, slot: &Slot, workspace: &Workspace, now: Timestamp) -> EngineIs {
+    let Some(engine) = slot.compared_engine() else { return EngineIs::Seen };
+    if workspace.engine.as_ref().is_some_and(|kept_by| *kept_by != engine) {
+        return EngineIs::Seen;
+    }
+    record.observed.engine = Some(engine);
+    record.attempt = Attempt::begun(Operation::BringUp, record.intent.generation, now);
+    EngineIs::Presumed
 }
 
 fn repeated(shared: &Shared, request: &CreateSandbox) -> Result<Option<SandboxId>, Refusal> {

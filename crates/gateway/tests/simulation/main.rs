@@ -32,3 +32,4 @@ mod tally;
 mod verbs;
 mod walk;
 mod wish;
+mod writes;
