@@ -6,6 +6,8 @@
 mod args;
 mod attach;
 mod autostart;
+#[cfg(test)]
+mod bad_words;
 mod client;
 mod commands;
 mod error;

@@ -232,11 +232,11 @@ pub(crate) fn environment(
 ) -> Result<HashMap<String, String>, Failure> {
     let mut env = HashMap::new();
     for file in files {
-        let text = std::fs::read_to_string(file).map_err(|error| {
+        let text = read_env_file(file).map_err(|why| {
             Failure::new(
                 exit::USAGE,
                 format!("the file of --env-file {} was not read", file.display()),
-                crate::client::plain_os_words(&error),
+                why,
                 "name a text file with a K=V or a K on each line",
             )
         })?;
@@ -250,6 +250,23 @@ pub(crate) fn environment(
         add(&mut env, item)?;
     }
     Ok(env)
+}
+
+/// More than Linux gives to any process.
+const ENV_FILE_MAX_BYTES: u64 = 1 << 20;
+
+/// The text of a file or a pipe; the error is a clause. A device without an end is read up to the
+/// bound only.
+fn read_env_file(file: &Path) -> Result<String, String> {
+    use std::io::Read as _;
+    let words = |error: std::io::Error| crate::client::plain_os_words(&error);
+    let mut text = String::new();
+    let opened = std::fs::File::open(file).map_err(words)?;
+    opened.take(ENV_FILE_MAX_BYTES + 1).read_to_string(&mut text).map_err(words)?;
+    if text.len() as u64 > ENV_FILE_MAX_BYTES {
+        return Err("it is longer than 1 MiB".to_owned());
+    }
+    Ok(text)
 }
 
 /// `K=V`, or `K` for the caller's own value; a `K` that the caller has not is left out, as docker
@@ -317,6 +334,30 @@ mod tests {
         assert_eq!(env["PATH"], std::env::var("PATH").unwrap());
         assert!(!env.contains_key("SANDKEEP_SURELY_NOT_SET"));
         assert!(environment(&["=x".into()], &[]).is_err());
+    }
+
+    #[test]
+    fn a_file_that_is_no_text_of_settings_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let write = |name: &str, bytes: &[u8]| {
+            let path = directory.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        for file in [
+            directory.path().join("missing"),
+            directory.path().to_owned(),
+            "/dev/zero".into(),
+            write("no-text", &[b'A', b'=', 0xff, b'\n']),
+            write("no-key", b"A=1\n=2\n"),
+            write("spaces", b"A B=1\n"),
+            write("long", &vec![b'x'; 2 << 20]),
+        ] {
+            let refused = environment(&[], std::slice::from_ref(&file)).unwrap_err();
+            assert_eq!(refused.exit, exit::USAGE, "{}", file.display());
+        }
+        let long = write("nearly", format!("A={}", "x".repeat((1 << 20) - 2)).as_bytes());
+        assert_eq!(environment(&[], &[long]).unwrap()["A"].len(), (1 << 20) - 2);
     }
 
     #[test]
