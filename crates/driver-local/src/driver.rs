@@ -73,7 +73,11 @@ impl Driver for LocalDriver {
     }
 
     async fn list(&self) -> Result<Vec<FoundBacking>, DriverError> {
-        self.aside(Local::list).await
+        self.aside(|local| {
+            local.prune_once();
+            local.list()
+        })
+        .await
     }
 
     async fn list_workspaces(&self) -> Result<Vec<FoundWorkspace>, DriverError> {
@@ -84,7 +88,8 @@ impl Driver for LocalDriver {
         match self.local.label(id)? {
             Some(label) => {
                 let report = self.local.report(id, &label)?;
-                if !report.backing.is_down() || !self.local.group(id).exists() {
+                let [group, helpers] = [self.local.group(id), self.local.helper_group(id)];
+                if !report.backing.is_down() || !group.exists() && !helpers.exists() {
                     return Ok(report);
                 }
                 self.local.sweep(id).await?;
@@ -142,8 +147,13 @@ impl Driver for LocalDriver {
         self.local.end(id, None).await?;
         self.local.doors.close(id);
         self.local.remove_files(id).await?;
-        self.local.group(id).remove_empty_parents();
-        Ok(())
+        self.local.remove_empty_groups(id);
+        self.local.house.forget(id);
+        self.aside(|local| {
+            local.prune();
+            Ok(())
+        })
+        .await
     }
 
     async fn discard_workspace(&self, id: &WorkspaceId) -> Result<(), DriverError> {

@@ -39,6 +39,8 @@ impl Local {
         id: &SandboxId,
         grace: Option<Duration>,
     ) -> Result<(), DriverError> {
+        let turn = self.house.turn(id);
+        let _turn = turn.lock().await;
         self.end_helper(id).await?;
         let was_alive = match self.life(id)? {
             Life::Alive(_, process) => {
@@ -48,7 +50,9 @@ impl Local {
             Life::Unborn => true,
             Life::Never | Life::Ended(_) => false,
         };
-        self.clear(id, was_alive).await
+        self.clear(id, was_alive).await?;
+        self.remove_empty_groups(id);
+        Ok(())
     }
 
     /// A start that is still under way is not to bring it up after the end.
@@ -98,22 +102,35 @@ impl Local {
         }
     }
 
-    /// Clears away the remains of a start that was cut off: a PID 1 that nobody will let go any
-    /// more. The lock is held meanwhile, so that a start that is under way is not taken for one.
-    /// Done when there is nothing to do.
+    /// Clears away what nobody will use any more: the remains of a start that was cut off, the
+    /// control groups of a run that has ended. Done when there is nothing to do, and when a start or
+    /// an end is under way: that sees to it.
     pub(crate) async fn sweep(&self, id: &SandboxId) -> Result<(), DriverError> {
+        let turn = self.house.turn(id);
+        let Ok(_turn) = turn.try_lock() else { return Ok(()) };
+        self.sweep_in_turn(id).await?;
+        self.remove_empty_groups(id);
+        Ok(())
+    }
+
+    /// The same for whoever has the turn. The lock is held meanwhile, so that a start of a gateway
+    /// that is gone is not taken for the remains of one.
+    pub(crate) async fn sweep_in_turn(&self, id: &SandboxId) -> Result<(), DriverError> {
         let failed = |error| io_failure(STAGE, format!("the lock of {id}"), &error);
         let lock = match OpenOptions::new().write(true).open(self.home.sandbox(id).lock()) {
-            Ok(lock) => lock,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Ok(lock) => Some(lock),
+            // Without one no helper is at work.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => return Err(failed(error)),
         };
-        if !sys::lock_while_open(lock.as_fd()).map_err(failed)? {
+        if let Some(lock) = &lock
+            && !sys::lock_while_open(lock.as_fd()).map_err(failed)?
+        {
             return Ok(());
         }
         match self.life(id)? {
-            Life::Unborn => self.clear(id, false).await,
-            Life::Never | Life::Alive(..) | Life::Ended(_) => Ok(()),
+            Life::Unborn | Life::Never | Life::Ended(_) => self.clear(id, false).await,
+            Life::Alive(..) => Ok(()),
         }
     }
 

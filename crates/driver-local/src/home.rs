@@ -6,6 +6,7 @@
 //! home/sandboxes/ID/backing.json         the label: whose, and made from what; removed last
 //!                  /lock                 held by a helper at work
 //!                  /runtime.json         the newest run
+//!                  /uses.json            what the newest run was started from
 //!                  /state/               the supervisor's own, PID 1 alone can reach it
 //!                  /run/                 session directory
 //!                  /rootfs/LAYER/upper   what it changed: of `/` (root) and /usr (usr) with the
@@ -88,6 +89,10 @@ impl SandboxDir {
 
     pub(crate) fn runtime_file(&self) -> PathBuf {
         self.path.join("runtime.json")
+    }
+
+    pub(crate) fn uses(&self) -> PathBuf {
+        self.path.join("uses.json")
     }
 
     pub(crate) fn state(&self) -> PathBuf {

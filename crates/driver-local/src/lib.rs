@@ -14,6 +14,7 @@ mod end;
 mod failure;
 mod helper;
 mod home;
+mod house;
 mod local;
 mod look;
 mod make;

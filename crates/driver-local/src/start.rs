@@ -36,13 +36,17 @@ impl Local {
         self.needs_root(STAGE)?;
         let label =
             self.label(id)?.ok_or_else(|| not_found(STAGE, format!("{id} is not there")))?;
+        let turn = self.house.turn(id);
+        let _turn = turn.lock().await;
+        // What a start relies on stays until it is done.
+        let _starting = self.house.starts.read().await;
         let mut met = format!("what is left of an earlier start of {id} does not go");
         for _ in 0..TRIES {
             self.wait_for_helper(id).await?;
             match self.life(id)? {
                 Life::Alive(..) => return self.report(id, &label),
                 Life::Unborn => {
-                    self.sweep(id).await?;
+                    self.sweep_in_turn(id).await?;
                     continue;
                 }
                 Life::Never | Life::Ended(_) => {}
@@ -100,6 +104,8 @@ impl Local {
         let default_pids = !without.contains(&Guard::DefaultPids);
         let template = template::ensure(&self.home.templates(), self.uid_base)
             .map_err(|error| io_failure(STAGE, "the template of root file systems", &error))?;
+        self.note_uses(id, &template)
+            .map_err(|error| io_failure(STAGE, format!("uses.json of {id}"), &error))?;
         Ok(Launch {
             id: id.to_string(),
             hostname: made_from.identity.hostname.clone(),

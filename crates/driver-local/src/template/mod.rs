@@ -50,7 +50,7 @@ const LAYOUT: u32 = 1;
 /// The template for the host as it is now, below `dir`, made when it is not there. It holds the
 /// directories `root` and `usr`. Callers at the same time are no problem.
 pub(crate) fn ensure(dir: &Path, owner: u32) -> io::Result<PathBuf> {
-    let template = dir.join(fingerprint(owner));
+    let template = dir.join(name(owner));
     if template.is_dir() {
         return Ok(template);
     }
@@ -67,8 +67,9 @@ pub(crate) fn ensure(dir: &Path, owner: u32) -> io::Result<PathBuf> {
     }
 }
 
-/// Of everything that a template is made from: no file is read for it.
-fn fingerprint(owner: u32) -> String {
+/// The name of the template for the host as it is now, a fingerprint of everything that one is made
+/// from: no file is read for it.
+pub(crate) fn name(owner: u32) -> String {
     let mut hasher = DefaultHasher::new();
     (LAYOUT, owner).hash(&mut hasher);
     for path in etc::sources().chain(usr::sources()).chain(TOP.iter().map(|name| top(name))) {
