@@ -53,7 +53,8 @@ pub struct Knobs {
     pub helper_dies_at: Option<Step>,
 }
 
-/// A guard of this driver, to show that the check behind it can fail.
+/// A guard of this driver, to show that the check behind it can fail. No setting, no option and no
+/// call leads here: only a test that makes its own [`Knobs`] can leave one down.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Guard {
@@ -69,10 +70,21 @@ pub enum Guard {
     PeerCheck,
     /// A network namespace of its own.
     Network,
-    /// A process namespace of its own.
+    /// A /proc of its own.
     Processes,
+    /// A process namespace of its own. Without it there is no PID 1, and none of the supervisor's
+    /// guards; /proc is the host's then.
+    PidNamespace,
     /// Only allow-listed paths of the host.
     HostPaths,
+    /// A user namespace of its own: root inside is nobody outside. Without it `uid_base` is 0.
+    UserNamespace,
+    /// A namespace of its own for what processes share by key: memory, semaphores, queues.
+    Ipc,
+    /// Sandkeep's own side (/run/sandkeep) is read-only.
+    OwnSide,
+    /// Nothing that the gateway or the helper has open reaches PID 1.
+    Descriptors,
     /// Masked and read-only paths of /proc and /sys.
     MaskedPaths,
     /// The limit on processes that everybody gets.

@@ -1,14 +1,17 @@
 """What a hostile process tries, one function each. Exit 0: it was contained. Exit 1: it got out.
 
-Run inside a sandbox as `python3 probe.py NAME [ARGUMENTS]`; the driver's isolation tests run each
-with its guard up, and again with its guard down to see that the probe can tell the difference.
+Run inside a sandbox as `python3 -c PROBE NAME [ARGUMENTS]`, where PROBE is this file and
+probe_kernel.py; the driver's isolation tests run each with its guard up, and again with its guard
+down to see that the probe can tell the difference.
 """
 
 import ctypes
 import errno
 import os
 import resource
+import signal
 import socket
+import struct
 import sys
 import time
 
@@ -21,6 +24,15 @@ def call(number, *arguments):
     arguments = [ctypes.c_long(a) if isinstance(a, int) else a for a in arguments]
     done = libc.syscall(ctypes.c_long(number), *arguments)
     return ctypes.get_errno() if done < 0 else 0
+
+
+def refused(operation, *arguments):
+    try:
+        done = operation(*arguments)
+        print("done:", operation.__name__, arguments, done)
+        return False
+    except OSError:
+        return True
 
 
 def unreachable(path):
@@ -51,12 +63,52 @@ def only_own_processes():
 
 def no_signal_reaches(pid):
     try:
-        os.kill(int(pid), 0)
+        os.kill(int(pid), 9)
         return False
     except ProcessLookupError:
         return True
     except PermissionError:
         return False
+
+
+def the_other_end_of_the_session_is_out_of_reach():
+    """The kernel hands out a descriptor for the process that listens: the gateway."""
+    SO_PEERPIDFD = 77
+    with socket.socket(socket.AF_UNIX) as end:
+        end.connect("/run/sandkeep/session/s")
+        try:
+            pidfd = end.getsockopt(socket.SOL_SOCKET, SO_PEERPIDFD)
+        except OSError as error:
+            return error.errno != errno.EPERM
+    try:
+        signal.pidfd_send_signal(pidfd, 0)
+        return False
+    except OSError:
+        return True
+
+
+def socket_is_closed(path):
+    with socket.socket(socket.AF_UNIX) as end:
+        try:
+            end.connect(path)
+            return False
+        except OSError:
+            return True
+
+
+def shared_memory_is_out_of_reach(number):
+    libc.shmat.restype = ctypes.c_void_p
+    return libc.shmat(int(number), None, 0) == ctypes.c_void_p(-1).value
+
+
+def no_descriptor_is_left_open():
+    own = os.open("/proc/self/fd", os.O_RDONLY | os.O_DIRECTORY)
+    left = {int(name) for name in os.listdir(own)} - {0, 1, 2, own}
+    # Listing takes one more, which is closed again.
+    left = {fd for fd in left if os.path.lexists("/proc/self/fd/%d" % fd)}
+    for fd in left:
+        print(fd, os.readlink("/proc/self/fd/%d" % fd), os.listdir(fd)[:3])
+    return not left
 
 
 def port_is_closed(port):
@@ -128,18 +180,32 @@ def what_is_mounted_cannot_be_taken_away():
     return not gone and not writable and len(places) > 3
 
 
-def pid_1_is_closed():
-    PTRACE_SEIZE = 0x4206  # does not stop it, or nobody would report what came of it
-    traced = libc.ptrace(PTRACE_SEIZE, 1, None, None) == 0
-    reached = [name for name in ("mem", "environ", "maps", "root") if not unreachable("/proc/1/" + name)]
-    for number in range(8):
-        try:
-            # The numbers can be listed; what is behind them cannot be seen or opened.
-            reached.append(os.readlink("/proc/1/fd/%d" % number))
-        except OSError:
-            pass
-    print("traced", traced, "reached", reached)
-    return not traced and not reached
+def memory_of_pid_1():
+    with open("/proc/1/maps") as maps, open("/proc/1/mem", "rb", 0) as memory:
+        return os.pread(memory.fileno(), 8, int(maps.readline().split("-")[0], 16))
+
+
+def pid_1_is_closed(way):
+    """By one of the ways into another process."""
+    if way == "trace":
+        PTRACE_SEIZE = 0x4206  # does not stop it, or nobody would report what came of it
+        return libc.ptrace(PTRACE_SEIZE, 1, None, None) != 0
+    if way == "descriptors":
+        # The numbers can be listed; what is behind them cannot be seen or opened.
+        return all(refused(os.readlink, "/proc/1/fd/%d" % number) for number in range(8))
+    if way == "take a descriptor":
+        pidfd = os.pidfd_open(1)
+        return call(NUMBERS["pidfd_getfd"], pidfd, 0, 0) != 0
+    if way == "read its memory":
+        return refused(memory_of_pid_1)
+    if way == "write its memory":
+        return refused(open, "/proc/1/mem", "r+b", 0)
+    if way == "its program":
+        return refused(os.stat, "/proc/1/exe")
+    if way == "its limits":
+        now = resource.getrlimit(resource.RLIMIT_STACK)
+        return refused(resource.prlimit, 1, resource.RLIMIT_STACK, now)
+    return unreachable("/proc/1/" + way)
 
 
 def device_does_not_open(path):
@@ -154,9 +220,10 @@ def device_does_not_open(path):
 def no_device_can_be_made():
     try:
         os.mknod("/tmp/zero", 0o20666, os.makedev(1, 5))
-        return False
     except PermissionError:
         return True
+    with open("/tmp/zero", "rb") as file:
+        return file.read(1) != b"\0"
 
 
 def setuid_has_no_effect(program):
@@ -192,31 +259,57 @@ def memory_is_limited(most):
 
 
 def sandkeeps_side_cannot_be_replaced():
-    for attempt in (
-        lambda: os.rename("/run/sandkeep", "/run/moved"),
-        lambda: os.rename("/run", "/moved"),
-        lambda: os.rename("/run/sandkeep/session", "/run/sandkeep/moved"),
-        lambda: os.unlink("/run/sandkeep/session/s"),
-        lambda: open("/run/sandkeep/session/t", "w").close(),
-        lambda: open("/run/sandkeep/bin/sandkeep-supervisor", "ab").close(),
-        lambda: os.mkdir("/run/sandkeep/more"),
-        lambda: open("/run/sandkeep/state/x", "w").close(),
-    ):
-        try:
-            attempt()
-            return False
-        except OSError:
-            pass
-    return not os.listdir("/run/sandkeep/state")
+    """What no guard has to keep: the kernel holds on to whatever is mounted."""
+    return all(
+        refused(*attempt)
+        for attempt in (
+            (os.rename, "/run/sandkeep", "/run/moved"),
+            (os.rename, "/run", "/moved"),
+            (os.rename, "/run/sandkeep/session", "/run/sandkeep/moved"),
+            (os.rename, "/workspace", "/moved"),
+            (open, "/run/sandkeep/bin/sandkeep-supervisor", "ab"),
+        )
+    )
 
 
-def kernel_settings_cannot_be_written():
-    for path in ("/proc/sys/kernel/hostname", "/proc/sysrq-trigger", "/proc/sys/vm/swappiness"):
-        try:
-            open(path, "w").close()
-            return False
-        except OSError:
-            pass
+def sandkeeps_side_cannot_be_changed(way):
+    if way == "add":
+        return refused(os.mkdir, "/run/sandkeep/more")
+    if way == "take the socket away":
+        return refused(os.unlink, "/run/sandkeep/session/s")
+    if way == "another socket":
+        return refused(os.mknod, "/run/sandkeep/session/t", 0o140777)
+    if way == "its program, while it runs":
+        # As a program opens itself when somebody entered the sandbox with it.
+        return refused(os.chmod, "/run/sandkeep/bin/sandkeep-supervisor", 0o777)
+    return False
+
+
+def the_supervisors_state_is_hidden():
+    return not os.listdir("/run/sandkeep/state") and refused(open, "/run/sandkeep/state/x", "w")
+
+
+def cannot_be_written(path):
+    """Opened only: nothing is changed."""
+    return refused(os.open, path, os.O_WRONLY)
+
+
+def work_is_left_behind():
+    """Not a way out by itself: what the host then finds in the workspace."""
+    with open("/workspace/program", "w") as file:
+        file.write("#!/bin/sh\n")
+    os.chmod("/workspace/program", 0o6755)
+    os.mkfifo("/workspace/pipe")
+    os.symlink("/etc/shadow", "/workspace/link")
+    given = [uid for uid in (1, 1000, 65535) if not refused(os.chown, "/workspace/pipe", uid, uid)]
+    print("given away to", given)
+    return not given
+
+
+def processor_is_used(seconds):
+    """Not a way out by itself: so much of the processor, however long it takes."""
+    while time.process_time() < float(seconds):
+        pass
     return True
 
 
@@ -242,12 +335,4 @@ def tools_can_be_installed():
             open(path, "w").close()
         except OSError:
             refused += 1
-    limit = resource.getrlimit(resource.RLIMIT_CORE)
-    return refused == 3 and os.getuid() == 0 and limit == (0, 0)
-
-
-if __name__ == "__main__":
-    name, arguments = sys.argv[1], sys.argv[2:]
-    contained = globals()[name](*arguments)
-    print(name, "contained" if contained else "GOT OUT")
-    sys.exit(0 if contained else 1)
+    return refused == 3 and os.getuid() == 0

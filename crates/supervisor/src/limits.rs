@@ -26,7 +26,8 @@ impl ChildLimits {
     }
 
     /// In a child: its own limits, and the first place when memory runs out: PID 1 must not be
-    /// taken for one of many small processes. No core files: they would fill the workspace.
+    /// taken for one of many small processes. No core files: they would fill the workspace (in a
+    /// sandbox the guard `core-dumps` sees to that, and this call does nothing).
     pub fn apply(&self) {
         // More than the driver gave to PID 1, so nobody forbids it; where /proc is not there the
         // kernel chooses by size alone.

@@ -13,11 +13,11 @@ use crate::{guards, loopback};
 /// Becomes PID 1 and stays until told to stop. The error is why it could not.
 pub fn run(options: &Options) -> io::Result<()> {
     hold_standard_streams()?;
-    close_on_exec_from_here()?;
     let state = StateDir::open(&options.state)?;
     let signals = Signals::open(options.not_pid1)?;
     let limits = ChildLimits::take();
     let missing_guards = if options.not_pid1 {
+        guards::descriptors::close_on_exec()?;
         // Orphans come to this process all the same.
         rustix::process::set_child_subreaper(rustix::process::Pid::from_raw(1))?;
         Vec::new()
@@ -50,13 +50,4 @@ fn hold_standard_streams() -> io::Result<()> {
         // Stays open for as long as the process lives.
         std::mem::forget(fd);
     }
-}
-
-/// Whatever who started us left open reaches no child.
-fn close_on_exec_from_here() -> io::Result<()> {
-    // SAFETY: sets a flag on descriptors, closes none.
-    let result = unsafe {
-        libc::syscall(libc::SYS_close_range, 3, libc::c_uint::MAX, libc::CLOSE_RANGE_CLOEXEC)
-    };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

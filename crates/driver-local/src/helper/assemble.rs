@@ -43,7 +43,8 @@ pub(super) fn assemble(launch: &Launch) -> Result<Staged, Failure> {
     mount_change("/", MountPropagationFlags::PRIVATE | MountPropagationFlags::REC)
         .when("mounts could not be made private")?;
 
-    let own = own::Sources::open(&launch.supervisor, &launch.sandbox_dir.join("run"))?;
+    let closed = if launch.guards(Guard::OwnSide) { sys::ATTR_RDONLY } else { 0 };
+    let own = own::Sources::open(&launch.supervisor, &launch.sandbox_dir.join("run"), closed)?;
     let wanted = open_sources(launch)?;
     let state = bound(launch, &launch.sandbox_dir.join("state"), sys::ATTR_NOEXEC)?;
     let host_parts = if launch.image == Image::Host { host_parts(launch)? } else { Vec::new() };

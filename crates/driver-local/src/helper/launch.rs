@@ -8,7 +8,7 @@ use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
 use libcontainer::syscall::syscall::SyscallType;
 use rustix::pipe::{PipeFlags, pipe_with};
-use rustix::process::Signal;
+use rustix::process::{Resource, Rlimit, Signal, setrlimit};
 use rustix::thread::set_thread_groups;
 
 use super::ask::{Answer, Failure, Launch, While};
@@ -19,6 +19,9 @@ use crate::home::{Durable, absent_is_done, write_json};
 use crate::process::{Birth, Process};
 use crate::record::{RunRecord, SessionDir};
 use crate::sys;
+
+/// Descriptors that a PID 1 without the guard against them is given.
+const MANY_DESCRIPTORS: i32 = 1000;
 
 pub(super) fn launch(launch: &Launch) -> Answer {
     match try_launch(launch) {
@@ -81,16 +84,29 @@ fn make(launch: &Launch, staged: &Staged) -> Result<Container, Failure> {
     let failed = |error: libcontainer::error::LibcontainerError| {
         Failure::internal("start", format!("PID 1 could not be made: {}", chain(&error)))
     };
+    // All of them: more than there are.
+    let passed_on = if launch.guards(Guard::Descriptors) { 0 } else { MANY_DESCRIPTORS };
+    allow_core_limit();
     ContainerBuilder::new(launch.id.clone(), SyscallType::default())
         .with_root_path(launch.runtime_dir.clone())
         .map_err(failed)?
         .with_stdin(null().when("/dev/null")?)
         .with_stdout(null().when("/dev/null")?)
         .with_stderr(log)
+        .with_preserved_fds(passed_on)
         .as_init(&staged.bundle)
         .with_systemd(false)
         .build()
         .map_err(failed)
+}
+
+/// The supervisor sets the limit of core dumps to 1 (see its guard `core-dumps`), which it may not
+/// do when this process was started with 0. Where root may not either, the supervisor says so.
+fn allow_core_limit() {
+    let at_most_one = Rlimit { current: Some(0), maximum: Some(1) };
+    if let Err(error) = setrlimit(Resource::Core, at_most_one) {
+        tracing::debug!(%error, "the limit of core dumps could not be set");
+    }
 }
 
 fn let_go(

@@ -31,7 +31,7 @@ const MASKED: &[&str] = &[
 ];
 
 const READ_ONLY: &[&str] =
-    &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
+    &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/pressure", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// The configuration for a root file system at `root`, with the supervisor's state at `state`.
 pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
@@ -39,8 +39,7 @@ pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
     args.extend(launch.init_args.iter().cloned());
     let (masked, read_only) =
         if launch.guards(Guard::MaskedPaths) { (MASKED, READ_ONLY) } else { (&[][..], &[][..]) };
-    let ids = json!([{ "containerID": 0, "hostID": launch.uid_base, "size": launch.uid_count }]);
-    json!({
+    let mut config = json!({
         "ociVersion": "1.0.2",
         "root": { "path": root, "readonly": false },
         "hostname": launch.hostname,
@@ -50,20 +49,25 @@ pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
             "cwd": "/",
             "args": args,
             "env": ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"],
-            "rlimits": [{ "type": "RLIMIT_CORE", "soft": 0, "hard": 0 }],
         },
         "mounts": mounts(launch, state),
         "linux": {
             "namespaces": namespaces(launch),
-            "uidMappings": ids,
-            "gidMappings": ids,
             "cgroupsPath": format!("/{}", launch.cgroup),
             "resources": resources(launch),
             "sysctl": settings(launch),
             "maskedPaths": masked,
             "readonlyPaths": read_only,
         },
-    })
+    });
+    if launch.guards(Guard::UserNamespace) {
+        let ids = json!([
+            { "containerID": 0, "hostID": launch.uid_base, "size": launch.uid_count }
+        ]);
+        config["linux"]["uidMappings"] = ids.clone();
+        config["linux"]["gidMappings"] = ids;
+    }
+    config
 }
 
 /// Root inside has no capability to open the first ports; on a network of its own anybody may.
@@ -75,10 +79,14 @@ fn settings(launch: &Launch) -> Value {
 }
 
 fn namespaces(launch: &Launch) -> Vec<Value> {
-    let mut kinds = vec!["user", "pid", "mount", "ipc", "uts", "cgroup"];
-    if launch.guards(Guard::Network) {
-        kinds.push("network");
-    }
+    let mut kinds = vec!["mount", "uts", "cgroup"];
+    let optional = [
+        (Guard::PidNamespace, "pid"),
+        (Guard::UserNamespace, "user"),
+        (Guard::Ipc, "ipc"),
+        (Guard::Network, "network"),
+    ];
+    kinds.extend(optional.iter().filter(|(guard, _)| launch.guards(*guard)).map(|(_, kind)| *kind));
     kinds.into_iter().map(|kind| json!({ "type": kind })).collect()
 }
 
@@ -89,8 +97,9 @@ fn mounts(launch: &Launch, state: &str) -> Vec<Value> {
             "options": ["nosuid", "nodev", "noexec"] }));
     }
     if launch.guards(Guard::Network) {
+        let access = if launch.guards(Guard::MaskedPaths) { "ro" } else { "rw" };
         mounts.push(json!({ "destination": "/sys", "type": "sysfs", "source": "sysfs",
-            "options": ["nosuid", "nodev", "noexec", "ro"] }));
+            "options": ["nosuid", "nodev", "noexec", access] }));
     }
     mounts.extend([
         json!({ "destination": "/dev", "type": "tmpfs", "source": "tmpfs",

@@ -16,11 +16,17 @@ use crate::sys;
 pub(super) struct Sources {
     supervisor: Tree,
     session: Tree,
+    closed: u64,
 }
 
 impl Sources {
-    pub(super) fn open(supervisor: &Path, session_dir: &Path) -> Result<Self, Failure> {
-        let read_only = sys::ATTR_RDONLY | sys::ATTR_NOSUID | sys::ATTR_NODEV;
+    /// `closed`: the attribute that keeps it from being written, or 0 where a test wants it open.
+    pub(super) fn open(
+        supervisor: &Path,
+        session_dir: &Path,
+        closed: u64,
+    ) -> Result<Self, Failure> {
+        let read_only = closed | sys::ATTR_NOSUID | sys::ATTR_NODEV;
         let open = |path: &Path, attributes| {
             let tree = Tree::bind(path)?;
             tree.set(attributes)?;
@@ -29,7 +35,7 @@ impl Sources {
         let supervisor = open(supervisor, read_only).when(supervisor.display())?;
         let session =
             open(session_dir, read_only | sys::ATTR_NOEXEC).when(session_dir.display())?;
-        Ok(Self { supervisor, session })
+        Ok(Self { supervisor, session, closed })
     }
 }
 
@@ -52,5 +58,5 @@ pub(super) fn put_own(
     sources.supervisor.put_on(supervisor.as_fd()).when("the supervisor could not be shown")?;
     let session = own.dir("session", Obstacle::Refuse).when(failed)?;
     sources.session.put_on(session.as_fd()).when("the session directory could not be mounted")?;
-    tree.set(sys::ATTR_RDONLY).when("/run/sandkeep could not be closed")
+    tree.set(sources.closed).when("/run/sandkeep could not be closed")
 }

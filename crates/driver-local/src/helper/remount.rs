@@ -29,7 +29,7 @@ fn try_remount(remount: &Remount) -> Result<Answer, Failure> {
     let Some(process) = birth.find(&birth.boot_id) else {
         return Ok(Answer::Busy { message: "PID 1 has ended".to_owned() });
     };
-    let sources = own::Sources::open(&remount.supervisor, &remount.session_dir)?;
+    let sources = own::Sources::open(&remount.supervisor, &remount.session_dir, sys::ATTR_RDONLY)?;
     sys::setns(process.pidfd.as_fd(), libc::CLONE_NEWNS).when("its mount namespace")?;
     let at = place().when("/run/sandkeep in it")?;
     own::put_own(at, place, &sources, sys::ATTR_NOSUID | sys::ATTR_NODEV)?;

@@ -5,6 +5,7 @@
 
 mod footprint;
 pub(crate) mod inside;
+pub(crate) mod probed;
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -18,7 +19,7 @@ use sandkeep_core::{GatewayId, SandboxId, WorkspaceId};
 use sandkeep_driver::Driver;
 use sandkeep_driver::conformance::{Fixture, Footprint, Skip};
 use sandkeep_driver_local::{
-    DEFAULT_UID_BASE, HELPER_ARG, HelperCommand, Knobs, LocalConfig, LocalDriver,
+    DEFAULT_UID_BASE, Guard, HELPER_ARG, HelperCommand, Knobs, LocalConfig, LocalDriver,
 };
 
 /// The file in the root file system that tests write.
@@ -131,10 +132,15 @@ fn open(home: &Path, gateway: &GatewayId, knobs: &Knobs) -> LocalDriver {
             program: PathBuf::from(env!("CARGO_BIN_EXE_sandkeep-local-helper")),
             args: vec![HELPER_ARG.to_owned()],
         },
-        uid_base: DEFAULT_UID_BASE,
+        uid_base: uid_base(knobs),
         knobs: knobs.clone(),
     };
     LocalDriver::new(config).unwrap()
+}
+
+/// Without user namespaces root inside is root.
+fn uid_base(knobs: &Knobs) -> u32 {
+    if knobs.without_guards.contains(&Guard::UserNamespace) { 0 } else { DEFAULT_UID_BASE }
 }
 
 /// The one of this build, or the one that `SANDKEEP_TEST_SUPERVISOR` names (an older one, say).

@@ -80,6 +80,26 @@ const NAMESPACES: [libc::c_int; 7] = [
 const SOCKET_FAMILIES: [libc::c_int; 4] =
     [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
 
+/// Protocols over IP that a sandbox may open; 0 is the usual one of the type. Denied with all
+/// others: SCTP, DCCP, L2TP, SMC, whose modules the kernel would load for whoever asks.
+const IP_PROTOCOLS: [libc::c_int; 6] = [
+    0,
+    libc::IPPROTO_ICMP,
+    libc::IPPROTO_TCP,
+    libc::IPPROTO_UDP,
+    libc::IPPROTO_ICMPV6,
+    libc::IPPROTO_MPTCP,
+];
+
+/// Types of sockets whose usual protocol over IP is one of the denied ones: SCTP and DCCP.
+const DENIED_IP_TYPES: [libc::c_int; 2] = [libc::SOCK_SEQPACKET, libc::SOCK_DCCP];
+
+/// The kernel's `SOCK_TYPE_MASK`: above lie flags.
+const TYPE_BITS: u64 = 0xf;
+
+/// The process that everything else here descends from.
+const PID_1: u64 = 1;
+
 /// All denied calls with their rules; no rules: always.
 pub(super) fn rules() -> Made<Vec<(libc::c_long, Rules)>> {
     let mut all: Vec<_> = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
@@ -88,6 +108,8 @@ pub(super) fn rules() -> Made<Vec<(libc::c_long, Rules)>> {
     unshare.push(rule(vec![has_bits(0, CLONE_NEWTIME)?])?);
     all.push((libc::SYS_unshare, unshare));
     all.push((libc::SYS_socket, sockets()?));
+    all.push((libc::SYS_socketpair, socket_pairs()?));
+    all.push((libc::SYS_prlimit64, limits_of_others()?));
     all.push((libc::SYS_ioctl, terminal_injection()?));
     Ok(all)
 }
@@ -105,7 +127,55 @@ fn sockets() -> Made<Rules> {
     let route = u64::from(libc::NETLINK_ROUTE.unsigned_abs());
     let other_netlink =
         vec![compare(0, SeccompCmpOp::Eq, netlink)?, compare(2, SeccompCmpOp::Ne, route)?];
-    Ok(vec![rule(other_family)?, rule(other_netlink)?])
+    let mut rules = vec![rule(other_family)?, rule(other_netlink)?];
+    for family in [libc::AF_INET, libc::AF_INET6] {
+        let family = || compare(0, SeccompCmpOp::Eq, u64::from(family.unsigned_abs()));
+        let mut other_protocol = vec![family()?];
+        for protocol in IP_PROTOCOLS {
+            let protocol = u64::from(protocol.unsigned_abs());
+            other_protocol.push(compare(2, SeccompCmpOp::Ne, protocol)?);
+        }
+        rules.push(rule(other_protocol)?);
+        for kind in DENIED_IP_TYPES {
+            let kind = u64::from(kind.unsigned_abs());
+            let kind = compare(1, SeccompCmpOp::MaskedEq(TYPE_BITS), kind)?;
+            rules.push(rule(vec![family()?, kind])?);
+        }
+    }
+    Ok(rules)
+}
+
+/// Pairs come from the same families, and only local sockets have any that work needs.
+fn socket_pairs() -> Made<Rules> {
+    let local = u64::from(libc::AF_UNIX.unsigned_abs());
+    Ok(vec![rule(vec![compare(0, SeccompCmpOp::Ne, local)?])?])
+}
+
+/// The limits of PID 1, which is of the same user: without them it could not hold results. And the
+/// limit of core dumps together with a question for the old one, which [`pretended`] cannot answer.
+fn limits_of_others() -> Made<Rules> {
+    let of_pid_1 = vec![compare(0, SeccompCmpOp::Eq, PID_1)?, is_given(2)?];
+    let of_core = vec![compare(1, SeccompCmpOp::Eq, CORE)?, is_given(2)?, is_given(3)?];
+    Ok(vec![rule(of_pid_1)?, rule(of_core)?])
+}
+
+const CORE: u64 = libc::RLIMIT_CORE as u64;
+
+/// Calls that answer that they are done and do nothing: the limit of core dumps stays what the
+/// guard `core-dumps` made it. Programs that hold secrets forbid dumps at their start and give up
+/// when they cannot; none are written anyway.
+pub(super) fn pretended() -> Made<Vec<(libc::c_long, Rules)>> {
+    let by_prlimit = vec![compare(1, SeccompCmpOp::Eq, CORE)?, is_given(2)?];
+    let by_setrlimit = vec![compare(0, SeccompCmpOp::Eq, CORE)?];
+    Ok(vec![
+        (libc::SYS_prlimit64, vec![rule(by_prlimit)?]),
+        (libc::SYS_setrlimit, vec![rule(by_setrlimit)?]),
+    ])
+}
+
+/// A pointer that is not null.
+fn is_given(argument: u8) -> Made<SeccompCondition> {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)
 }
 
 /// Typing into a terminal that somebody else reads.

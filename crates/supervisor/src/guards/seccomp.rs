@@ -1,6 +1,6 @@
 //! The seccomp filters. Installed by PID 1 for itself, inherited by all, and never lifted.
 //!
-//! - Denied calls answer `EPERM`.
+//! - Denied calls answer `EPERM`; a few answer that they are done (see [`denied::pretended`]).
 //! - `clone3` answers `ENOSYS`: its flags lie in memory that a filter cannot read; every libc then
 //!   falls back to `clone`, whose flags are checked.
 //! - The x32 calls of x86_64 answer `ENOSYS`: the same calls under other numbers.
@@ -30,7 +30,9 @@ fn programs() -> Result<Vec<BpfProgram>, seccompiler::BackendError> {
     };
     let denied = filter(denied::rules()?.into_iter().collect(), libc::EPERM)?;
     let clone3 = filter([(libc::SYS_clone3, Vec::new())].into(), libc::ENOSYS)?;
-    let mut programs = vec![clone3, denied];
+    let pretended = filter(denied::pretended()?.into_iter().collect(), 0)?;
+    // Of two that answer with an error, the one installed last counts: a denial.
+    let mut programs = vec![clone3, pretended, denied];
     if cfg!(target_arch = "x86_64") {
         programs.push(x32());
     }
