@@ -27,12 +27,17 @@ const LOOKS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs
 /// never over [`LONGEST`]. Jitter comes from the id, so the same arguments give the same answer
 /// while many sandboxes spread out.
 pub fn wait_before(id: &SandboxId, number: u32) -> Duration {
+    wait_of(id.as_str(), number)
+}
+
+/// The same for whatever else is tried again; `key` spreads the waits.
+pub fn wait_of(key: &str, number: u32) -> Duration {
     if number == 0 {
         return Duration::ZERO;
     }
     // 2^6 s is over LONGEST already.
     let doubled = FIRST * (1 << (number - 1).min(6));
-    let percent = 80 + u32::try_from(hash(id, number) % 41).unwrap_or(20);
+    let percent = 80 + u32::try_from(hash(key, number) % 41).unwrap_or(20);
     (doubled * percent / 100).min(LONGEST)
 }
 
@@ -50,8 +55,8 @@ pub fn is_due(at: Timestamp, longest: Duration, now: Timestamp) -> bool {
 }
 
 /// FNV-1a: a few lines, no dependency, good enough to spread waits.
-fn hash(id: &SandboxId, number: u32) -> u64 {
-    let bytes = id.as_str().bytes().chain(number.to_le_bytes());
+fn hash(key: &str, number: u32) -> u64 {
+    let bytes = key.bytes().chain(number.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     })

@@ -21,6 +21,8 @@ pub enum ConditionType {
     Ready,
     /// Every limit of the spec is enforced.
     LimitsEnforced,
+    /// The supervisor has put up all of its guards.
+    Guarded,
     /// Nothing outside can be reached.
     NetworkIsolated,
     /// The host's system changed under the root file system.
@@ -142,6 +144,12 @@ pub enum Reason {
     LimitsNotEnforced,
     /// Every limit of the spec is enforced.
     LimitsEnforced,
+    /// A session with the supervisor was refused, by it or by the gateway; tried again for ever.
+    SessionRefused,
+    /// All guards inside are up.
+    GuardsUp,
+    /// Some guards inside could not be put up.
+    GuardsMissing,
 }
 
 impl Reason {
@@ -189,6 +197,9 @@ impl Reason {
             Self::RemovingWhenDone => "RemovingWhenDone",
             Self::LimitsNotEnforced => "LimitsNotEnforced",
             Self::LimitsEnforced => "LimitsEnforced",
+            Self::SessionRefused => "SessionRefused",
+            Self::GuardsUp => "GuardsUp",
+            Self::GuardsMissing => "GuardsMissing",
         }
     }
 }

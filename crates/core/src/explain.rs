@@ -93,6 +93,9 @@ fn differs(record: &Record, live: &Live, view: &View) -> Vec<String> {
     if !unenforced.is_empty() {
         differs.push(format!("these limits are not enforced: {}", unenforced.join(", ")));
     }
+    if let Some(missing) = live.told.missing_guards.as_ref().filter(|missing| !missing.is_empty()) {
+        differs.push(format!("these guards are not up inside: {}", missing.join(", ")));
+    }
     let carried = record.observed.generation.unwrap_or(u64::MAX);
     if carried < record.intent.spec_generation && record.observed.backing == Backing::Running {
         differs.push("the backing was made from an older spec; a restart applies it".to_owned());

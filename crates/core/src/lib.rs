@@ -34,7 +34,7 @@ pub use decide::{Action, Decision, decide};
 pub use explain::{Explanation, explain};
 pub use id::{GatewayId, InvalidName, Name, SandboxId, WorkspaceId};
 pub use intent::{Intent, Want};
-pub use live::{Live, MainStatus, Session, WorkspaceFacts};
+pub use live::{Live, MainStatus, Session, SessionNotes, SessionRefused, WorkspaceFacts};
 pub use observation::{Backing, BackingReport, Observation, RunResult, UnknownWhy, WorkspaceSeen};
 pub use project::{Phase, View, WaitsFor, project};
 pub use record::{Identity, Record};

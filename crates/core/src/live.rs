@@ -51,6 +51,25 @@ pub enum MainStatus {
     },
 }
 
+/// What the supervisor, and the sessions that were tried with it, told besides.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct SessionNotes {
+    /// The newest session was refused, by either side; `None`: not since the last one that stood.
+    pub refused: Option<SessionRefused>,
+    /// Guards that the supervisor could not put up, by name (`seccomp`, `landlock` …); empty: all
+    /// are up. `None`: it has not told in this process.
+    pub missing_guards: Option<Vec<String>>,
+}
+
+/// A session that one side did not want.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionRefused {
+    /// Why, a clause.
+    pub message: String,
+    /// When it was first refused so.
+    pub since: Timestamp,
+}
+
 /// What the registry knows about the sandbox's workspace.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct WorkspaceFacts {
@@ -77,6 +96,8 @@ pub struct Live {
     pub look_error: Option<String>,
     /// The session with the supervisor.
     pub session: Session,
+    /// What else was told by it.
+    pub told: SessionNotes,
     /// Since when this process has been ready to take a session of this sandbox; `EPOCH`: not
     /// known. A supervisor's deadline to report never begins before that, so a gateway that comes
     /// back after a long time kills nothing that only waits for it.

@@ -67,7 +67,8 @@ pub(crate) async fn disown(shared: &Arc<Shared>) -> Result<Vec<String>, Refusal>
         for backing in &found.backings {
             outrank(shared, backing).await?;
         }
-        for workspace in found.workspaces.iter().filter(|found| is_unknown_workspace(shared, found)) {
+        for workspace in found.workspaces.iter().filter(|found| is_unknown_workspace(shared, found))
+        {
             names.push(workspace.name.to_string());
             ids.push(workspace.id.to_string());
         }
@@ -143,9 +144,8 @@ async fn adopt_workspace(
     if !is_unknown_workspace(shared, found) {
         return Ok(None);
     }
-    let name = free_name(&found.name, |name| {
-        shared.registry.inner().workspace_names.contains_key(name)
-    });
+    let name =
+        free_name(&found.name, |name| shared.registry.inner().workspace_names.contains_key(name));
     let workspace = Workspace {
         id: found.id.clone(),
         name,

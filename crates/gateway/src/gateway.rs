@@ -6,7 +6,9 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use futures::stream::BoxStream;
-use sandkeep_core::{Explanation, GatewayId, Live, Record, SandboxId, View, Workspace, explain};
+use sandkeep_core::{
+    Explanation, GatewayId, Live, Record, SandboxId, Timestamp, View, Workspace, explain,
+};
 use sandkeep_driver::Driver;
 use sandkeep_store::{Change, Event, Meta, Priority, Store, StoreError};
 use tokio_util::sync::CancellationToken;
@@ -15,6 +17,7 @@ use crate::clock::Clock;
 use crate::drivers::Drivers;
 use crate::entropy::Entropy;
 use crate::metrics::Metrics;
+use crate::reconcile::discard_tries::DiscardTries;
 use crate::reconcile::queue::Queue;
 use crate::refusal::Refusal;
 use crate::registry::Registry;
@@ -130,6 +133,8 @@ pub struct HoldState {
     pub message: String,
     /// What was found, a line each.
     pub found: Vec<String>,
+    /// Since when.
+    pub since: Timestamp,
 }
 
 impl Gateway {
@@ -142,8 +147,13 @@ impl Gateway {
         if let Some(meta) = store.load().await?.meta {
             return Ok(meta);
         }
-        let meta =
-            Meta { gateway: new, machine: machine.to_owned(), hold: None, disowned: Vec::new() };
+        let meta = Meta {
+            gateway: new,
+            machine: machine.to_owned(),
+            hold: None,
+            hold_since: Timestamp::EPOCH,
+            disowned: Vec::new(),
+        };
         store.commit(Priority::Normal, vec![Change::PutMeta(meta.clone())]).await?;
         Ok(meta)
     }
@@ -170,6 +180,7 @@ impl Gateway {
             home: parts.home,
             machine: parts.machine,
             hold: Mutex::default(),
+            discard_tries: DiscardTries::default(),
             gone,
         });
         adopt::hold_when_moved(&shared).await;

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use sandkeep_core::{Go, RunResult, SandboxId, Session, Spec};
+use sandkeep_core::{Go, RunResult, SandboxId, Session, SessionNotes, Spec};
 use sandkeep_driver::Driver;
 
 /// With whom a session is wanted.
@@ -60,6 +60,11 @@ pub trait Sessions: Send + Sync + fmt::Debug + 'static {
 
     /// What is known of the session now.
     fn session(&self, id: &SandboxId) -> Session;
+
+    /// What else was told: missing guards, and why there is no session.
+    fn notes(&self, _id: &SandboxId) -> SessionNotes {
+        SessionNotes::default()
+    }
 
     /// The newest result that the supervisor told and that is not stored yet.
     fn result(&self, id: &SandboxId) -> Option<RunResult>;

@@ -11,6 +11,7 @@ use crate::drivers::Drivers;
 use crate::entropy::Entropy;
 use crate::gateway::{HoldState, Snapshot, WorkspaceView};
 use crate::metrics::Metrics;
+use crate::reconcile::discard_tries::DiscardTries;
 use crate::reconcile::queue::{Key, Queue};
 use crate::registry::Registry;
 use crate::sessions::Sessions;
@@ -29,6 +30,7 @@ pub(crate) struct Shared {
     /// Id of the machine that this process runs on.
     pub(crate) machine: String,
     pub(crate) hold: Mutex<Option<HoldState>>,
+    pub(crate) discard_tries: DiscardTries,
     /// The gateway is gone: nothing that was begun goes on.
     pub(crate) gone: CancellationToken,
 }
@@ -40,6 +42,7 @@ impl Shared {
         let (record, live) = self.registry.live(id, session)?;
         let compared = self.drivers.get(&record.driver).map(|slot| slot.compared());
         let live = Live {
+            told: self.sessions.notes(id),
             gateway_hold: self.on_hold(),
             // Asked after the session was: a result that came with it is not missed.
             result_waiting: self.sessions.result(id).is_some(),

@@ -93,6 +93,9 @@ pub struct Meta {
     /// Set while the gateway is in hold: why.
     #[serde(default)]
     pub hold: Option<String>,
+    /// When the hold began; `EPOCH`: there is none, or an older build wrote it.
+    #[serde(default)]
+    pub hold_since: Timestamp,
     /// Ids of backings and workspaces that were disowned: seen, not ours any more, left alone.
     #[serde(default)]
     pub disowned: Vec<String>,

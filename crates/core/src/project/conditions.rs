@@ -32,6 +32,7 @@ pub(super) fn of(
     if record.intent.spec.limits != Limits::default() {
         conditions.push(limits(record));
     }
+    conditions.extend(guarded(record, live));
     conditions
 }
 
@@ -80,16 +81,38 @@ const fn of_unknown(why: UnknownWhy) -> Reason {
 
 fn connected(record: &Record, live: &Live) -> Condition {
     let observed = &record.observed;
-    let (status, reason, since) = match live.session {
-        Session::Connected { incarnation, since, probed_at: Some(_), .. }
-            if incarnation == observed.incarnation && observed.backing == Backing::Running =>
+    let (status, reason, since) = match (&live.session, &live.told.refused) {
+        (Session::Connected { incarnation, since, probed_at: Some(_), .. }, _)
+            if *incarnation == observed.incarnation && observed.backing == Backing::Running =>
         {
-            (Status::True, Reason::Connected, since)
+            (Status::True, Reason::Connected, *since)
         }
-        Session::Lost { since } => (Status::False, Reason::SessionLost, since),
+        (Session::None | Session::Lost { .. }, Some(refused)) => {
+            let told = plain(
+                ConditionType::Connected,
+                Status::False,
+                Reason::SessionRefused,
+                refused.since,
+            );
+            return Condition { message: refused.message.clone(), ..told };
+        }
+        (Session::Lost { since }, None) => (Status::False, Reason::SessionLost, *since),
         _ => (Status::False, Reason::WaitingForSupervisor, observed.incarnation_since),
     };
     plain(ConditionType::Connected, status, reason, since)
+}
+
+/// `None`: no supervisor has told of its guards.
+fn guarded(record: &Record, live: &Live) -> Option<Condition> {
+    let missing = live.told.missing_guards.as_ref()?;
+    let (status, reason) = if missing.is_empty() {
+        (Status::True, Reason::GuardsUp)
+    } else {
+        (Status::False, Reason::GuardsMissing)
+    };
+    let since = record.observed.incarnation_since;
+    let message = missing.join(", ");
+    Some(Condition { message, ..plain(ConditionType::Guarded, status, reason, since) })
 }
 
 fn limits(record: &Record) -> Condition {

@@ -27,6 +27,13 @@ pub(super) fn message(record: &Record, live: &Live, decision: &Decision) -> Stri
     {
         let _ = write!(text, "; the last error was in {}: {}", error.stage, error.message);
     }
+    let connecting = matches!(
+        decision.reason,
+        Reason::SessionLost | Reason::WaitingForSupervisor | Reason::SupervisorNeverConnected
+    );
+    if let Some(refused) = live.told.refused.as_ref().filter(|_| connecting) {
+        let _ = write!(text, "; a session was refused: {}", refused.message);
+    }
     text
 }
 

@@ -3,7 +3,8 @@
 //!
 //! Facts: `sandbox [restart=P] [no-command] [rm] [made-workspace]`, `stored …` (facts of an earlier
 //! gateway), `look [KIND] [run=N] [code=N] [oom] [generation=N]`, `look-fails MESSAGE`,
-//! `session up|unprobed|lost|none|result-waits [main=R/K] [ended=R/K] [incarnation=N]`,
+//! `session up|unprobed|lost|none|result-waits|refused WHY [main=R/K] [ended=R/K] [incarnation=N]`,
+//! `guards [MISSING …]`,
 //! `result of=R/K code=N [signal=N]`, `workspace bound|missing|held|free|forgotten|shared`,
 //! `gateway restarts|holds|goes-on|lacks-driver`, `asleep`, `after 5s`, `clock-back 1h`,
 //! `spec-changes`. Verbs: `verb start|stop|restart|delete [discard] [forget]`.
@@ -15,8 +16,8 @@ use sandkeep_core::verb::{self, Asked, DeleteOptions, VerbError};
 use sandkeep_core::{
     Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Identity, Image, Intent,
     Limits, Live, MainStatus, Observation, Operation, Record, RestartPolicy, RunResult, SandboxId,
-    Session, Spec, Timestamp, UnknownWhy, Want, WorkspaceId, WorkspaceSeen, attempt, check::check,
-    decide, explain, project,
+    Session, SessionRefused, Spec, Timestamp, UnknownWhy, Want, WorkspaceId, WorkspaceSeen,
+    attempt, check::check, decide, explain, project,
 };
 
 use crate::print;
@@ -84,6 +85,12 @@ impl Stage {
             "look" => self.look(&words)?,
             "look-fails" => self.look_fails(words.rest(1)),
             "session" => self.session(&words)?,
+            "guards" => {
+                let missing = words.rest(1);
+                let missing = missing.split_whitespace().map(str::to_owned).collect();
+                self.live.told.missing_guards = Some(missing);
+                Vec::new()
+            }
             "result" => self.result(&words)?,
             "workspace" => self.workspace(words.plain(1))?,
             "gateway" => self.gateway(words.plain(1))?,
@@ -250,7 +257,16 @@ impl Stage {
             probed_at,
             main: ended.or(runs).unwrap_or_default(),
         };
-        self.live.session = match words.plain(1) {
+        let kind = words.plain(1);
+        if !matches!(kind, "result-waits" | "refused") {
+            self.live.told.refused = None;
+        }
+        self.live.session = match kind {
+            "refused" => {
+                let message = words.rest(2);
+                self.live.told.refused = Some(SessionRefused { message, since: self.now });
+                return Ok(Vec::new());
+            }
             "up" => connected(Some(self.now)),
             "unprobed" => connected(None),
             "result-waits" => {

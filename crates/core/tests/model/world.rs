@@ -7,8 +7,8 @@
 use sandkeep_core::intent::Want;
 use sandkeep_core::{
     Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Intent, Live, MainStatus,
-    Observation, Operation, Record, RunResult, SandboxId, Session, Timestamp, WorkspaceFacts,
-    WorkspaceSeen,
+    Observation, Operation, Record, RunResult, SandboxId, Session, SessionNotes, Timestamp,
+    WorkspaceFacts, WorkspaceSeen,
 };
 
 pub(crate) const NOW: Timestamp = Timestamp::from_millis(10_000_000_000);
@@ -434,6 +434,7 @@ impl World {
                     main: main(heard),
                 },
             },
+            told: SessionNotes::default(),
             listening_since: LONG_AGO,
             result_waiting: false,
             workspace: WorkspaceFacts {

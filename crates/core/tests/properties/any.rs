@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use sandkeep_core::{
     Activity, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Identity, Image, Intent,
     Limits, Live, MainStatus, Observation, Operation, Record, RestartPolicy, RunResult, SandboxId,
-    Session, Spec, Timestamp, UnknownWhy, Want, WorkspaceFacts, WorkspaceId, WorkspaceSeen,
+    Session, SessionNotes, Spec, Timestamp, UnknownWhy, Want, WorkspaceFacts, WorkspaceId,
+    WorkspaceSeen,
 };
 
 /// Small numbers meet each other; the largest one breaks arithmetic.
@@ -338,6 +339,7 @@ pub(crate) fn live() -> BoxedStrategy<Live> {
                 looked_before,
                 look_error,
                 session,
+                told: SessionNotes::default(),
                 listening_since,
                 result_waiting,
                 workspace: WorkspaceFacts {

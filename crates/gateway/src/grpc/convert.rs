@@ -193,7 +193,8 @@ pub(crate) fn driver(state: DriverState) -> v1::DriverStatus {
 
 /// The hold.
 pub(crate) fn hold(state: HoldState) -> v1::Hold {
-    v1::Hold { reason: state.reason, message: state.message, found: state.found, since_ms: 0 }
+    let HoldState { reason, message, found, since } = state;
+    v1::Hold { reason, message, found, since_ms: since.as_millis() }
 }
 
 /// How many sandboxes are in each phase; phases with none are left out.

@@ -301,6 +301,13 @@ fn session_status(error: &SessionError) -> Status {
             let refusal = |kind, reason| Refusal::new(kind, reason, what, message, "");
             match reason.as_str() {
                 "NotFound" => status::of(&refusal(RefusalKind::NotFound, "ExecNotFound")),
+                "FellBehind" => status::of(&Refusal::new(
+                    RefusalKind::Unreachable,
+                    "FellBehind",
+                    what,
+                    message,
+                    "attach to it again once its output can be taken; what was missed is in its log",
+                )),
                 "Exhausted" => status::with_code(
                     Code::ResourceExhausted,
                     &refusal(RefusalKind::Failed, "Exhausted"),

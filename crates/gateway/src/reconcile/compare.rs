@@ -78,9 +78,12 @@ pub(crate) async fn compare(shared: &Arc<Shared>, slot: &Arc<Slot>) -> Result<()
 /// From now on nothing is changed on backends until a user says whose all this is.
 pub(crate) async fn hold(shared: &Shared, reason: &str, message: String, found: Vec<String>) {
     tracing::error!(reason, message, ?found, "the gateway goes into hold");
-    shared.set_hold(Some(HoldState { reason: reason.to_owned(), message, found }));
+    // More evidence does not begin it anew.
+    let since = shared.hold().map_or_else(|| shared.clock.now(), |hold| hold.since);
+    shared.set_hold(Some(HoldState { reason: reason.to_owned(), message, found, since }));
     let mut meta = shared.registry.meta();
     meta.hold = Some(reason.to_owned());
+    meta.hold_since = since;
     if let Err(error) = shared.registry.change_meta(meta).await {
         tracing::warn!(%error, "the hold could not be stored; it is found again at the next start");
     }

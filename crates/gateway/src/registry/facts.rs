@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use sandkeep_core::{
-    Backing, Live, Observation, Record, SandboxId, Session, Timestamp, Want, WorkspaceFacts,
+    Backing, Live, Observation, Record, SandboxId, Session, SessionNotes, Timestamp, Want,
+    WorkspaceFacts,
 };
 use sandkeep_store::Event;
 use tokio::sync::watch;
@@ -22,6 +23,7 @@ impl Registry {
             looked_before: entry.looked_generation > 0,
             look_error: entry.look_error.clone(),
             session,
+            told: SessionNotes::default(),
             listening_since: entry.listening_since,
             result_waiting: false,
             workspace: inner.workspace_facts(&record),

@@ -6,7 +6,9 @@
 use std::fmt;
 use std::sync::{Arc, Mutex};
 
-use sandkeep_core::{MainStatus, RunResult, SandboxId, Session, Timestamp};
+use sandkeep_core::{
+    MainStatus, RunResult, SandboxId, Session, SessionNotes, SessionRefused, Timestamp,
+};
 use sandkeep_frames::message::{Exited, MainState};
 
 use crate::clock::Clock;
@@ -33,6 +35,7 @@ pub(crate) struct Facts {
 struct Inner {
     epoch: u64,
     session: Session,
+    notes: SessionNotes,
     link: Option<Arc<Link>>,
     result: Option<RunResult>,
     /// Newest (run, restart) whose result is stored, as far as this process was told.
@@ -62,6 +65,7 @@ impl Facts {
             let mut inner = lock(&self.inner);
             inner.epoch += 1;
             inner.session = Session::None;
+            inner.notes = SessionNotes::default();
             (inner.epoch, inner.link.take())
         };
         if let Some(link) = old {
@@ -73,6 +77,11 @@ impl Facts {
     /// As the reconciler sees it.
     pub(crate) fn session(&self) -> Session {
         lock(&self.inner).session.clone()
+    }
+
+    /// What else was told.
+    pub(crate) fn notes(&self) -> SessionNotes {
+        lock(&self.inner).notes.clone()
     }
 
     /// The live session.
@@ -95,13 +104,21 @@ impl Facts {
         inner.link.clone()
     }
 
-    /// A session was agreed upon, in whose `Hello` the supervisor said this of the main command.
-    pub(crate) fn connected(&self, epoch: u64, link: &Arc<Link>, main: &MainState) -> Connected {
+    /// A session was agreed upon, in whose `Hello` the supervisor said this of the main command,
+    /// and named these guards as missing.
+    pub(crate) fn connected(
+        &self,
+        epoch: u64,
+        link: &Arc<Link>,
+        main: &MainState,
+        missing_guards: Vec<String>,
+    ) -> Connected {
         let now = self.clock.now();
         let incarnation = link.incarnation;
         let mut answer = Connected::TooLate;
         self.update(epoch, |inner| {
             inner.link = Some(Arc::clone(link));
+            inner.notes.missing_guards = Some(missing_guards);
             let (probed_at, main_status) = (None, MainStatus::Waiting);
             inner.session =
                 Session::Connected { incarnation, since: now, probed_at, main: main_status };
@@ -111,6 +128,18 @@ impl Facts {
             Some(())
         });
         answer
+    }
+
+    /// One side did not want the session, or could not make sense of the other.
+    pub(crate) fn refused(&self, epoch: u64, message: String) {
+        let since = self.clock.now();
+        self.update(epoch, |inner| {
+            if inner.notes.refused.as_ref().is_some_and(|before| before.message == message) {
+                return None;
+            }
+            inner.notes.refused = Some(SessionRefused { message, since });
+            Some(())
+        });
     }
 
     /// The session ended; gives the link that is over.
@@ -131,6 +160,10 @@ impl Facts {
                 return None;
             };
             let before = std::mem::replace(probed_at, now);
+            if answered {
+                // It stands: whatever was refused before is mended.
+                inner.notes.refused = None;
+            }
             (before.is_some() != answered).then_some(())
         });
     }

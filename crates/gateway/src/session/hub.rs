@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
-use sandkeep_core::{RunResult, SandboxId, Session, Spec};
+use sandkeep_core::{RunResult, SandboxId, Session, SessionNotes, Spec};
 use sandkeep_frames::message::{ExecAttach, ExecOpen, Go};
 use sandkeep_frames::{Encoded, Kind};
 use tokio::task::JoinHandle;
@@ -153,6 +153,10 @@ impl Sessions for SessionHub {
 
     fn session(&self, id: &SandboxId) -> Session {
         self.facts(id).map(|facts| facts.session()).unwrap_or_default()
+    }
+
+    fn notes(&self, id: &SandboxId) -> SessionNotes {
+        self.facts(id).map(|facts| facts.notes()).unwrap_or_default()
     }
 
     fn result(&self, id: &SandboxId) -> Option<RunResult> {

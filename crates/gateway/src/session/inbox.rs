@@ -105,14 +105,15 @@ impl Inbox {
         }
     }
 
-    /// The supervisor's answer to the opening.
+    /// The supervisor's answer to the opening, or its word that it goes on without this client.
     pub(crate) fn attached(&mut self, answer: ExecAttached) -> Result<(), Violation> {
-        if self.attached.is_some() {
-            return Err(Violation("attached twice"));
-        }
+        // Also later: a supervisor goes on without a client that takes nothing.
         if !answer.refused.is_empty() {
             self.fail(SessionError::Refused { reason: answer.refused, message: answer.message });
             return Ok(());
+        }
+        if self.attached.is_some() {
+            return Err(Violation("attached twice"));
         }
         for (output, offset) in
             self.output.iter_mut().zip([answer.stdout_offset, answer.stderr_offset])

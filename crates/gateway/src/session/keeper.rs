@@ -82,6 +82,9 @@ impl Keeper {
                 return;
             }
             self.tell(&ended, &mut told);
+            if matches!(ended, Ended::Protocol(_) | Ended::Version(_) | Ended::Refused(_)) {
+                self.facts.refused(self.epoch, cut(&ended.to_string()));
+            }
             wait = if began.elapsed() >= LASTED {
                 Duration::ZERO
             } else {
@@ -98,7 +101,9 @@ impl Keeper {
     fn tell(&self, ended: &Ended, told: &mut String) {
         let sandbox = &self.target.id;
         let text = ended.to_string();
-        if matches!(ended, Ended::Protocol(_) | Ended::Version(_)) && *told != text {
+        if matches!(ended, Ended::Protocol(_) | Ended::Version(_) | Ended::Refused(_))
+            && *told != text
+        {
             tracing::warn!(%sandbox, %ended, "no session with the supervisor");
             *told = text;
         } else {
@@ -146,7 +151,8 @@ impl Keeper {
             clock: Arc::clone(&self.clock),
         };
         let main = hello.main.unwrap_or_default();
-        match self.facts.connected(self.epoch, &link, &main) {
+        let guards: Vec<_> = hello.missing_guards.iter().take(GUARDS).map(|g| cut(g)).collect();
+        match self.facts.connected(self.epoch, &link, &main, guards.clone()) {
             Connected::TooLate => return Err(Ended::NotWanted),
             Connected::Yes { result_is_stored: true } => {
                 tell_stored(&link, main.run, main.restart);
@@ -154,8 +160,7 @@ impl Keeper {
             Connected::Yes { result_is_stored: false } => {}
         }
         tracing::debug!(sandbox = %self.target.id, incarnation, build = ?hello.build, "connected");
-        if !hello.missing_guards.is_empty() {
-            let guards: Vec<_> = hello.missing_guards.iter().take(GUARDS).map(|g| cut(g)).collect();
+        if !guards.is_empty() {
             tracing::warn!(sandbox = %self.target.id, ?guards, "guards are missing inside");
         }
         tokio::select! {

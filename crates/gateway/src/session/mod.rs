@@ -33,7 +33,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use exec::{ExecExit, ExecInput, ExecOutput, ExecRequest, ExecStream};
 pub use hub::SessionHub;
-pub use logs::{LogError, LogQuery, LogStore, LogStream};
+pub use logs::{LogError, LogQuery, LogStore, LogStream, Prospects};
 
 /// Locks. A panic elsewhere while it was held left nothing half-done that matters here: every
 /// critical section is a few moves of values.

@@ -199,6 +199,29 @@ async fn a_client_whose_place_is_taken_is_told_so() {
 }
 
 #[tokio::test]
+async fn a_client_that_fell_behind_gets_what_came_before_and_may_come_back() {
+    let world = World::new();
+    let mut peer = world.connected(1).await;
+    let (exec, stream) = open(&world, &mut peer).await;
+    peer.output(stream, Channel::Stdout, 0, Bytes::from_static(b"before")).await;
+    let refused = ExecAttached {
+        refused: "FellBehind".to_owned(),
+        message: "its output was not taken".to_owned(),
+        ..ExecAttached::default()
+    };
+    peer.say(Kind::ExecAttached, stream, &refused).await;
+    assert!(matches!(exec.next().await, Ok(Some(ExecOutput::Stdout { .. }))));
+    let error = exec.next().await.unwrap_err();
+    assert!(matches!(error, SessionError::Refused { reason, .. } if reason == "FellBehind"));
+
+    let back = world.hub.exec_attach(&world.id, "e1", 6, 0).unwrap();
+    let (stream, _) = peer.expect::<ExecAttach>(Kind::ExecAttach).await;
+    peer.attach(stream, [0, 1000, 0]).await;
+    let attached = back.next().await;
+    assert!(matches!(attached, Ok(Some(ExecOutput::Attached { stdout_offset: 1000, .. }))));
+}
+
+#[tokio::test]
 async fn a_detached_exec_ends_once_it_is_started() {
     let world = World::new();
     let mut peer = world.connected(1).await;

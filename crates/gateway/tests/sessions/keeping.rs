@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
-use sandkeep_core::{MainStatus, Session};
+use sandkeep_core::{MainStatus, Session, SessionNotes};
 use sandkeep_frames::Kind;
 use sandkeep_frames::log_entry::write_output;
 use sandkeep_frames::message::{Go, Hello, LogAck, LogData, LogOffer, Refused, ResultStored};
@@ -191,8 +191,37 @@ async fn a_supervisor_that_speaks_no_common_version_is_told_so_and_asked_again()
     let (_, refused) = peer.expect::<Refused>(Kind::Refused).await;
     assert_eq!(refused.reason, "Version");
     assert!(peer.next().await.is_none());
+    let told = world.until_noted(|notes| notes.refused.is_some()).await;
+    let message = told.refused.unwrap().message;
+    assert!(message.contains("version"), "{message}");
     assert_eq!(world.hub.session(&world.id), Session::None);
-    let _peer = world.connected(1).await;
+    // One that stands takes the word back.
+    world.want(1);
+    let mut peer = world.dial(1);
+    peer.greet(&hello()).await;
+    tokio::spawn(async move { while peer.next().await.is_some() {} });
+    world.until(is_probed).await;
+    assert_eq!(world.hub.notes(&world.id).refused, None);
+}
+
+#[tokio::test]
+async fn a_refusal_by_the_supervisor_and_its_missing_guards_are_known() {
+    let world = World::new();
+    world.want(1);
+    let mut peer = world.dial(1);
+    let guards = vec!["landlock".to_owned(), "seccomp".to_owned()];
+    peer.greet(&Hello { missing_guards: guards.clone(), ..hello() }).await;
+    world.until(|session| matches!(session, Session::Connected { .. })).await;
+    assert_eq!(world.hub.notes(&world.id).missing_guards, Some(guards));
+    let refused = Refused { reason: "Protocol".into(), message: "you speak in riddles".into() };
+    peer.say(Kind::Refused, 0, &refused).await;
+    let told = world.until_noted(|notes| notes.refused.is_some()).await;
+    let message = told.refused.unwrap().message;
+    assert_eq!(message, "the supervisor refused the session: you speak in riddles");
+    // What is known of the guards is of that PID 1, and goes with it.
+    assert!(told.missing_guards.is_some());
+    world.want(2);
+    assert_eq!(world.hub.notes(&world.id), SessionNotes::default());
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,9 +1,10 @@
 //! The hub against the real supervisor, as an ordinary process over a Unix socket.
 
 use bytes::Bytes;
+use futures::StreamExt;
 use sandkeep_frames::message::Channel;
 use sandkeep_gateway::session::{
-    ExecExit, ExecInput, ExecOutput, ExecRequest, ExecStream, LogQuery,
+    ExecExit, ExecInput, ExecOutput, ExecRequest, ExecStream, LogQuery, Prospects,
 };
 use sandkeep_gateway::sessions::{SessionError, Sessions};
 
@@ -97,14 +98,14 @@ async fn a_result_and_a_log_outlive_the_supervisor() {
     real.ended(1).await;
     let result = real.world.hub.result(&real.world.id).unwrap();
     assert_eq!((result.run, result.incarnation, result.code), (1, 1, 7));
-    let query = LogQuery { follow: true, ..LogQuery::default() };
-    let mut log = real.world.hub.logs().read(&real.world.id, query).await.unwrap();
+    // The command has ended and its log with it, though the supervisor is there still.
+    let ended = Prospects { run: 1, settled: true, down: false };
+    let coming = futures::stream::iter([ended]).chain(futures::stream::pending()).boxed();
+    let logs = real.world.hub.logs();
+    let mut log = logs.follow(&real.world.id, LogQuery::default(), coming).await.unwrap();
     let mut text = Vec::new();
-    while let Some(entry) = futures::StreamExt::next(&mut log).await {
+    while let Some(entry) = log.next().await {
         text.extend_from_slice(&entry.unwrap().bytes);
-        if text.len() >= 12 {
-            break;
-        }
     }
     assert_eq!(text.len(), 12);
     // Killed before the result was called stored: the next PID 1 offers it again.

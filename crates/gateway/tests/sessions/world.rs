@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sandkeep_core::{
-    BackingReport, Go, Image, Limits, RestartPolicy, SandboxId, Session, Spec, Timestamp,
-    WorkspaceId,
+    BackingReport, Go, Image, Limits, RestartPolicy, SandboxId, Session, SessionNotes, Spec,
+    Timestamp, WorkspaceId,
 };
 use sandkeep_driver::{
     Capabilities, CreateRequest, Driver, DriverError, ErrorKind, FoundBacking, FoundWorkspace,
@@ -117,6 +117,20 @@ impl World {
             panic!("waited in vain; the session is {:?}", self.hub.session(&self.id));
         };
         session
+    }
+
+    /// Waits until the reconciler would see such notes.
+    pub(super) async fn until_noted(&self, fit: impl Fn(&SessionNotes) -> bool) -> SessionNotes {
+        let wait = async {
+            loop {
+                let notes = self.hub.notes(&self.id);
+                if fit(&notes) {
+                    return notes;
+                }
+                self.woken.notified().await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, wait).await.expect("waited in vain for notes")
     }
 
     /// Whether something wakes the reconciler in this time.

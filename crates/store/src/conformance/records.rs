@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use sandkeep_core::{GatewayId, SandboxId, Want};
+use sandkeep_core::{GatewayId, SandboxId, Timestamp, Want};
 use tokio::task::JoinSet;
 
 use super::{Place, commit, event, open, put, record, tombstone, workspace};
@@ -19,6 +19,7 @@ pub async fn what_was_committed_is_there_after_a_reload(place: &dyn Place) {
         gateway: GatewayId::from_random([7; 8]),
         machine: "machine".to_owned(),
         hold: Some("because".to_owned()),
+        hold_since: Timestamp::from_millis(7),
         disowned: vec!["x".to_owned()],
     };
     let (mut first, mut second, mut space) = (record(1), record(2), workspace(1));
@@ -99,6 +100,7 @@ pub async fn a_batch_holds_as_a_whole_or_not_at_all(place: &dyn Place) {
         gateway: GatewayId::from_random([1; 8]),
         machine: String::new(),
         hold: None,
+        hold_since: Timestamp::EPOCH,
         disowned: Vec::new(),
     };
     let changes = vec![

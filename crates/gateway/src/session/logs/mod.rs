@@ -8,8 +8,10 @@
 //! Per source two segments of 8 MiB are kept, per sandbox 64 MiB; the oldest go first. All that has
 //! to be known after a restart is in the names and lengths of the files.
 
+mod follower;
 mod name;
 mod news;
+mod prospects;
 mod queue;
 mod reading;
 mod scribe;
@@ -31,10 +33,13 @@ use futures::stream::{self, BoxStream, StreamExt};
 use sandkeep_core::{SandboxId, Timestamp};
 use sandkeep_frames::log_entry::LogEntry;
 use sandkeep_frames::message::{LogAck, LogData, LogOffer};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 
+use self::follower::{Listening, Reading};
 use self::news::News;
+use self::prospects::Outlook;
+pub use self::prospects::Prospects;
 use self::queue::{Job, Queue};
 use self::reading::{More, Reader};
 use self::scribe::Scribe;
@@ -67,8 +72,6 @@ pub struct LogQuery {
     pub tail_lines: Option<u64>,
     /// Only what was written at this time or later (by the supervisor's clock).
     pub since: Option<Timestamp>,
-    /// Go on as new entries come, until the log is complete.
-    pub follow: bool,
 }
 
 /// Entries, oldest first. A place where output was dropped is an entry with `FD_GAP`.
@@ -145,29 +148,63 @@ impl LogStore {
         }
     }
 
-    /// Reads a log. No main command yet: an empty stream, or with `follow` one that waits.
+    /// Reads what there is of a log. No main command yet: an empty stream.
     pub async fn read(&self, id: &SandboxId, query: LogQuery) -> Result<LogStream, LogError> {
         let directory = self.directory.join(id.as_str());
+        match find_source(directory, query.source.clone()).await? {
+            Some(source) => self.stream(id, source, &query, None).await,
+            None => Ok(stream::empty().boxed()),
+        }
+    }
+
+    /// Reads a log and goes on as it grows, until nothing can come any more. Where no source is
+    /// named, the newest run's is waited for.
+    ///
+    /// `coming` begins with how the sandbox is now and has an item for each change; its end is the
+    /// end of the sandbox.
+    pub async fn follow(
+        self: &Arc<Self>,
+        id: &SandboxId,
+        query: LogQuery,
+        coming: BoxStream<'static, Prospects>,
+    ) -> Result<LogStream, LogError> {
         // From before the first look, so that nothing is missed between.
-        let mut news = self.news.follow(id);
-        let source = loop {
-            news.borrow_and_update();
-            if let Some(source) = find_source(directory.clone(), query.source.clone()).await? {
-                break source;
+        let news = self.news.follow(id);
+        let (now, store) = (Prospects::default(), Arc::downgrade(self));
+        let mut listening = Listening { id: id.clone(), news, coming, now, store };
+        listening.begin().await;
+        loop {
+            let newest = listening.now.newest();
+            let outlook = listening.outlook(query.source.as_deref().unwrap_or(&newest)).await;
+            let directory = self.directory.join(id.as_str());
+            let named = query.source.is_some();
+            let found = find_source(directory, query.source.clone()).await?;
+            let meant = |source: &String| named || listening.now.is_newest(source);
+            if let Some(source) = found.filter(meant) {
+                return self.stream(id, source, &query, Some(listening)).await;
             }
-            if !query.follow || news.changed().await.is_err() {
+            if outlook == Outlook::Over || !listening.changed().await {
                 return Ok(stream::empty().boxed());
             }
-        };
+        }
+    }
+
+    async fn stream(
+        &self,
+        id: &SandboxId,
+        source: String,
+        query: &LogQuery,
+        listening: Option<Listening>,
+    ) -> Result<LogStream, LogError> {
+        let directory = self.directory.join(id.as_str());
         let mut selection = Selection { since: query.since, skip_lines: 0 };
         if let Some(lines) = query.tail_lines {
             let counted = Reader::new(directory.clone(), source.clone());
             let total = blocking(move || count_lines(counted, selection)).await?;
             selection.skip_lines = total.saturating_sub(lines);
         }
-        let reader = Reader::new(directory, source);
-        let news = query.follow.then_some(news);
-        let reading = Reading { reader: Some(reader), selection, news, ready: VecDeque::new() };
+        let reader = Reader::new(directory, source.clone());
+        let reading = Reading::new(reader, &source, selection, listening);
         Ok(stream::unfold(reading, Reading::next).boxed())
     }
 
@@ -184,6 +221,17 @@ impl LogStore {
         // A thread that could not be made has written nothing either.
         let _told = is_gone.await;
         self.news.end(id);
+    }
+
+    /// Comes back once everything is written that was taken before.
+    async fn written(&self, id: &SandboxId) {
+        // A thread that was not needed yet has nothing to write.
+        if *lock(&self.started) {
+            let (done, is_done) = oneshot::channel();
+            self.put(id, Job::Written { done });
+            // One that has ended wrote everything first.
+            let _told = is_done.await;
+        }
     }
 
     fn put(&self, id: &SandboxId, job: Job) -> bool {
@@ -204,48 +252,6 @@ impl LogStore {
         }
         drop(started);
         self.queue.put(id, job)
-    }
-}
-
-/// A stream under way.
-struct Reading {
-    /// `None` while a read is under way, and after a failure.
-    reader: Option<Reader>,
-    selection: Selection,
-    /// `None`: not followed.
-    news: Option<watch::Receiver<u64>>,
-    ready: VecDeque<LogEntry>,
-}
-
-impl Reading {
-    async fn next(mut self) -> Option<(Result<LogEntry, LogError>, Self)> {
-        loop {
-            while let Some(entry) = self.ready.pop_front() {
-                if let Some(entry) = self.selection.pass(entry) {
-                    return Some((Ok(entry), self));
-                }
-            }
-            if let Some(news) = &mut self.news {
-                news.borrow_and_update();
-            }
-            let mut reader = self.reader.take()?;
-            let read = blocking(move || {
-                let mut entries = VecDeque::new();
-                let more = reader.read(&mut entries)?;
-                Ok((reader, entries, more))
-            });
-            let (reader, entries, more) = match read.await {
-                Ok(read) => read,
-                Err(error) => return Some((Err(error.into()), self)),
-            };
-            self.reader = Some(reader);
-            self.ready = entries;
-            match (more, &mut self.news) {
-                (More::Entries, _) => {}
-                (More::Later, Some(news)) => news.changed().await.ok()?,
-                (More::Later, None) | (More::Never, _) => return None,
-            }
-        }
     }
 }
 

@@ -48,6 +48,11 @@ pub(super) enum Job {
         /// The session that is to hear that it is durable.
         link: Weak<Link>,
     },
+    /// Only to hear that everything before is written.
+    Written {
+        /// Told then.
+        done: oneshot::Sender<()>,
+    },
     /// Everything of the sandbox goes.
     Forget {
         /// Told when it is gone.
@@ -56,11 +61,11 @@ pub(super) enum Job {
 }
 
 impl Job {
-    /// `None`: it always has room; there is one for each session or sandbox.
+    /// `None`: it always has room; there is one for each session, follower or sandbox.
     fn cost(&self) -> Option<usize> {
         match self {
             Self::Append { data, .. } => Some(data.entries.len() + JOB_BYTES),
-            Self::Offered { .. } | Self::Forget { .. } => None,
+            Self::Offered { .. } | Self::Written { .. } | Self::Forget { .. } => None,
         }
     }
 }

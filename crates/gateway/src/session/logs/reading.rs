@@ -83,9 +83,15 @@ impl Listing {
         self.segments.iter().find(|segment| current.is_none_or(|current| *segment > current))
     }
 
-    /// No segment follows, and none will.
-    fn is_over(&self, life: u32) -> bool {
-        self.superseded || self.ends.iter().any(|end| end.life >= life)
+    /// No segment follows now: whether one may.
+    fn prospect(&self, life: u32) -> More {
+        if self.superseded {
+            More::Never
+        } else if self.ends.iter().any(|end| end.life >= life) {
+            More::Ended
+        } else {
+            More::Later
+        }
     }
 }
 
@@ -96,7 +102,9 @@ pub(super) enum More {
     Entries,
     /// Nothing now; it may come.
     Later,
-    /// Nothing ever.
+    /// Nothing now: its writer has ended. The next execution of the same run may go on with it.
+    Ended,
+    /// Nothing ever: a later run has a log of its own.
     Never,
 }
 
@@ -136,7 +144,7 @@ impl Reader {
         let current = self.open.as_ref().map(|open| &open.segment);
         let Some(next) = listing.after(current).cloned() else {
             let life = current.map_or(0, |segment| segment.life);
-            return Ok(if listing.is_over(life) { More::Never } else { More::Later });
+            return Ok(listing.prospect(life));
         };
         self.gap_before(&next, into);
         match File::open(self.directory.join(next.log_name())) {

@@ -110,6 +110,10 @@ impl Scribe {
                 self.tell_trouble(id, appended.err());
                 self.soil(id, [data.source], bytes, link);
             }
+            Job::Written { done } => {
+                // A follower that has gone meanwhile does not care.
+                let _told = done.send(());
+            }
             Job::Forget { gone } => {
                 self.shelves.remove(id);
                 self.dirty.remove(id);

@@ -10,8 +10,10 @@ use sandkeep_core::SandboxId;
 use sandkeep_frames::Decoder;
 use sandkeep_frames::log_entry::{FD_GAP, write_output};
 use sandkeep_frames::message::{LogAck, LogData, LogOffer};
+use tokio::sync::watch;
+use tokio_stream::wrappers::WatchStream;
 
-use super::{LogError, LogQuery, LogStore};
+use super::{LogError, LogQuery, LogStore, LogStream, Prospects};
 use crate::clock::SystemClock;
 use crate::session::link::Link;
 use crate::session::outbox::Batch;
@@ -34,6 +36,23 @@ pub(super) fn entry(text: &str) -> Bytes {
 
 pub(super) fn offer(source: &str, to: usize) -> LogOffer {
     LogOffer { source: source.to_owned(), from: 0, to: to as u64, complete: false }
+}
+
+async fn text_of(mut entries: LogStream) -> Result<String, LogError> {
+    let mut text = String::new();
+    while let Some(entry) = entries.next().await {
+        let entry = entry?;
+        match entry.fd {
+            FD_GAP => text.push_str("<gap>"),
+            _ => text.push_str(std::str::from_utf8(&entry.bytes).unwrap()),
+        }
+    }
+    Ok(text)
+}
+
+/// A sandbox that was asked for its first run.
+fn sandbox(settled: bool, down: bool) -> watch::Sender<Prospects> {
+    watch::channel(Prospects { run: 1, settled, down }).0
 }
 
 impl Logs {
@@ -80,16 +99,19 @@ impl Logs {
     }
 
     async fn read(&self, query: LogQuery) -> Result<String, LogError> {
-        let mut text = String::new();
-        let mut entries = self.store.read(&self.id, query).await?;
-        while let Some(entry) = entries.next().await {
-            let entry = entry?;
-            match entry.fd {
-                FD_GAP => text.push_str("<gap>"),
-                _ => text.push_str(std::str::from_utf8(&entry.bytes).unwrap()),
-            }
-        }
-        Ok(text)
+        text_of(self.store.read(&self.id, query).await?).await
+    }
+
+    /// Follows until the end.
+    async fn follow(
+        &self,
+        source: Option<&str>,
+        sandbox: &watch::Sender<Prospects>,
+    ) -> Result<String, LogError> {
+        let coming = WatchStream::new(sandbox.subscribe()).boxed();
+        let query = LogQuery { source: source.map(str::to_owned), ..LogQuery::default() };
+        let following = async { text_of(self.store.follow(&self.id, query, coming).await?).await };
+        tokio::time::timeout(PATIENCE, following).await.expect("the follower never ended")
     }
 
     async fn all(&self, source: &str) -> String {
@@ -153,46 +175,120 @@ async fn the_newest_run_is_meant_where_none_is_named() {
 async fn a_follower_waits_for_the_first_byte_and_ends_with_the_log() {
     let home = tempfile::tempdir().unwrap();
     let logs = Logs::at(home.path());
-    let follow = LogQuery { follow: true, ..LogQuery::default() };
-    let reading = logs.read(follow);
+    let sandbox = sandbox(false, false);
     let writing = async {
         let mut end = 0;
         for number in 0..50 {
             end = logs.put("main-1", end, &entry(&format!("line {number}\n")), number == 49);
             tokio::task::yield_now().await;
         }
+        sandbox.send_modify(|now| now.settled = true);
     };
-    let (text, ()) = tokio::time::timeout(PATIENCE, async { tokio::join!(reading, writing) })
-        .await
-        .expect("the follower never ended");
+    let (text, ()) = tokio::join!(logs.follow(None, &sandbox), writing);
     let expect: String = (0..50).map(|number| format!("line {number}\n")).collect();
     assert_eq!(text.unwrap(), expect);
 }
 
 #[tokio::test]
+async fn following_what_has_ended_ends_at_once() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let end = logs.put("main-1", 0, &entry("all"), true);
+    logs.acked("main-1", end).await;
+    assert_eq!(logs.follow(None, &sandbox(true, false)).await.unwrap(), "all");
+    // Nobody was there to say that it has ended.
+    let end = logs.put("main-2", 0, &entry("cut off"), false);
+    let text = logs.follow(Some("main-2"), &sandbox(true, true)).await.unwrap();
+    assert_eq!((text.as_str(), end), ("cut off", entry("cut off").len()));
+}
+
+#[tokio::test]
+async fn a_follower_goes_on_over_the_next_execution_of_the_run() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let end = logs.put("main-1", 0, &entry("first "), true);
+    logs.acked("main-1", end).await;
+    let sandbox = sandbox(false, true);
+    let going_on = async {
+        // Up again, and another life of PID 1 that knows nothing of the first.
+        sandbox.send_modify(|now| now.down = false);
+        logs.offered(2, &[]).await;
+        let end = logs.put("main-1", 0, &entry("second"), true);
+        logs.acked("main-1", end).await;
+        sandbox.send_modify(|now| now.settled = true);
+    };
+    let (text, ()) = tokio::join!(logs.follow(None, &sandbox), going_on);
+    assert_eq!(text.unwrap(), "first second");
+}
+
+#[tokio::test]
+async fn a_follower_of_a_command_that_left_somebody_behind_waits_for_it_or_the_end_of_the_sandbox()
+{
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let end = logs.put("main-1", 0, &entry("now "), false);
+    logs.acked("main-1", end).await;
+    let sandbox = sandbox(true, false);
+    let going_on = async {
+        let end = logs.put("main-1", end, &entry("later"), false);
+        logs.acked("main-1", end).await;
+        sandbox.send_modify(|now| now.down = true);
+    };
+    let (text, ()) = tokio::join!(logs.follow(None, &sandbox), going_on);
+    assert_eq!(text.unwrap(), "now later");
+}
+
+#[tokio::test]
+async fn a_follower_waits_for_the_log_of_the_run_that_was_asked_for() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let end = logs.put("main-1", 0, &entry("one"), true);
+    logs.acked("main-1", end).await;
+    let sandbox = sandbox(false, false);
+    sandbox.send_modify(|now| now.run = 2);
+    let going_on = async {
+        let end = logs.put("main-2", 0, &entry("two"), true);
+        logs.acked("main-2", end).await;
+        sandbox.send_modify(|now| now.settled = true);
+    };
+    let (text, ()) = tokio::join!(logs.follow(None, &sandbox), going_on);
+    assert_eq!(text.unwrap(), "two");
+    // A run that never came to write anything: the last that did is shown.
+    sandbox.send_modify(|now| *now = Prospects { run: 3, settled: true, down: true });
+    assert_eq!(logs.follow(None, &sandbox).await.unwrap(), "two");
+}
+
+#[tokio::test]
+async fn following_without_any_log_ends_with_the_sandbox() {
+    let home = tempfile::tempdir().unwrap();
+    let logs = Logs::at(home.path());
+    let sandbox = sandbox(false, false);
+    let (text, ()) = tokio::join!(logs.follow(None, &sandbox), async {
+        sandbox.send_modify(|now| *now = Prospects { settled: true, down: true, ..*now });
+    });
+    assert_eq!(text.unwrap(), "");
+    assert!(logs.follow(Some("exec-1"), &sandbox).await.is_err());
+}
+
+#[tokio::test]
 async fn a_follower_ends_when_the_log_can_get_no_more() {
     let home = tempfile::tempdir().unwrap();
-    let logs = Arc::new(Logs::at(home.path()));
-    let follow = |source: &str| {
-        let (logs, source) = (Arc::clone(&logs), Some(source.to_owned()));
-        tokio::spawn(async move {
-            let query = LogQuery { source, follow: true, ..LogQuery::default() };
-            tokio::time::timeout(PATIENCE, logs.read(query)).await.expect("never ended").unwrap()
-        })
-    };
+    let logs = Logs::at(home.path());
     logs.offered(1, &[]).await;
     logs.put("exec-1", 0, &entry("exec"), false);
     let end = logs.put("main-1", 0, &entry("one"), false);
     logs.acked("main-1", end).await;
-    let (exec, main) = (follow("exec-1"), follow("main-1"));
-    // A later run of the main command, by another PID 1 that knows nothing of the exec.
-    logs.offered(2, &[]).await;
-    logs.put("main-2", 0, &entry("two"), false);
-    assert_eq!(main.await.unwrap(), "one");
-    assert_eq!(exec.await.unwrap(), "exec");
-    let last = follow("main-2");
-    logs.store.forget(&logs.id).await;
-    let text = last.await.unwrap_or_default();
+    let up = sandbox(false, false);
+    let later = async {
+        // A later run of the main command, by another PID 1 that knows nothing of the exec.
+        logs.offered(2, &[]).await;
+        logs.put("main-2", 0, &entry("two"), false);
+    };
+    let (main, exec) = (logs.follow(Some("main-1"), &up), logs.follow(Some("exec-1"), &up));
+    let (main, exec, ()) = tokio::join!(main, exec, later);
+    assert_eq!((main.unwrap().as_str(), exec.unwrap().as_str()), ("one", "exec"));
+    let (text, ()) = tokio::join!(logs.follow(Some("main-2"), &up), logs.store.forget(&logs.id));
+    let text = text.unwrap_or_default();
     assert!(text == "two" || text.is_empty());
     assert!(!home.path().join("logs").join(logs.id.as_str()).exists());
 }
