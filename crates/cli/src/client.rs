@@ -8,12 +8,14 @@ use std::future::Future;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use rustix::fs::{Mode, OFlags};
 use rustix::process::Pid;
 use sandkeep_proto::v1::sandkeep_client::SandkeepClient;
 use tokio::net::UnixStream;
+use tokio::time::{Instant, sleep};
 use tonic::transport::{Channel, Endpoint};
 use tonic::{Response, Status};
 use tower::service_fn;
@@ -30,6 +32,15 @@ const CONNECTION_WINDOW_BYTES: u32 = 2 << 20;
 const FRAME_BYTES: u32 = 256 << 10;
 /// A list of 10,000 sandboxes has about 10 MB; far above that nothing sensible comes.
 const MESSAGE_BYTES: usize = 256 << 20;
+/// An open call is asked for a sign of life this often.
+const SIGN_OF_LIFE_EVERY: Duration = Duration::from_secs(5);
+/// A gateway that gives none for so long hangs: its answers come from its connection's own task,
+/// whatever a disk or a sandbox does.
+const SIGN_OF_LIFE_WITHIN: Duration = Duration::from_secs(10);
+/// A gateway that stops closes what it accepted last; it is gone within moments.
+const CLOSING_DEADLINE: Duration = Duration::from_secs(10);
+/// Between two attempts while it closes.
+const CLOSING_PAUSE: Duration = Duration::from_millis(20);
 /// Longest path that fits into a socket address.
 const SOCKET_PATH_BYTES: usize = 107;
 
@@ -62,22 +73,29 @@ pub(crate) struct Gateway {
 impl Connector {
     /// Connects; starts a gateway first when there is none and that is allowed.
     pub(crate) async fn connect(&self) -> Result<Gateway, Failure> {
-        match dial(&self.home).await {
-            Ok(stream) => self.gateway(stream).await,
-            Err(error) if nobody_listens(&error) => {
-                let stream = autostart::start_if_allowed(self).await?;
-                self.gateway(stream).await
-            }
-            Err(error) => Err(unreachable(&self.home, &error)),
+        match self.connect_if_running().await? {
+            Some(gateway) => Ok(gateway),
+            None => self.gateway(autostart::start_if_allowed(self).await?).await,
         }
     }
 
-    /// Connects to a gateway that is there; `None`: nobody listens.
+    /// Connects to a gateway that is there; `None`: nobody listens. One that closes the connection
+    /// at once is stopping: what there is after it is what counts.
     pub(crate) async fn connect_if_running(&self) -> Result<Option<Gateway>, Failure> {
-        match dial(&self.home).await {
-            Ok(stream) => self.gateway(stream).await.map(Some),
-            Err(error) if nobody_listens(&error) => Ok(None),
-            Err(error) => Err(unreachable(&self.home, &error)),
+        let deadline = Instant::now() + CLOSING_DEADLINE;
+        loop {
+            let closed = match dial(&self.home).await {
+                Ok(stream) => match self.gateway(stream).await {
+                    Err(failure) if failure.transport => failure,
+                    other => return other.map(Some),
+                },
+                Err(error) if nobody_listens(&error) => return Ok(None),
+                Err(error) => return Err(unreachable(&self.home, &error)),
+            };
+            if Instant::now() >= deadline {
+                return Err(closed);
+            }
+            sleep(CLOSING_PAUSE).await;
         }
     }
 
@@ -132,6 +150,7 @@ impl Gateway {
         F: Fn(Client) -> R,
         R: Future<Output = Result<Response<T>, Status>>,
     {
+        let asked_at = Instant::now();
         let failure = match request(self.client()).await {
             Ok(response) => return Ok(response.into_inner()),
             Err(status) => Failure::of_status(what, &status),
@@ -139,9 +158,24 @@ impl Gateway {
         if !failure.transport {
             return Err(failure);
         }
+        if asked_at.elapsed() >= SIGN_OF_LIFE_WITHIN {
+            return Err(self.hangs(what));
+        }
         self.reconnect(&failure).await?;
         let response = request(self.client()).await;
         response.map(Response::into_inner).map_err(|status| Failure::of_status(what, &status))
+    }
+
+    /// The failure of a gateway that holds its socket and says nothing.
+    fn hangs(&self, what: &str) -> Failure {
+        let pid = self.pid.map_or_else(String::new, |pid| format!(" (pid {pid})"));
+        let given = (SIGN_OF_LIFE_EVERY + SIGN_OF_LIFE_WITHIN).as_secs();
+        Failure::new(
+            exit::UNREACHABLE,
+            what,
+            format!("the gateway{pid} gave no sign of life for {given} s: it hangs, or is stopped"),
+            "let it go on, or end it (sandboxes go on): sandkeep gateway restart --force",
+        )
     }
 }
 
@@ -253,6 +287,8 @@ async fn client_over(stream: UnixStream) -> Result<Client, tonic::transport::Err
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
         .max_frame_size(FRAME_BYTES)
+        .http2_keep_alive_interval(SIGN_OF_LIFE_EVERY)
+        .keep_alive_timeout(SIGN_OF_LIFE_WITHIN)
         .connect_with_connector(connector)
         .await?;
     Ok(SandkeepClient::new(channel)

@@ -14,6 +14,7 @@ mod reach;
 mod server;
 mod status;
 mod stream;
+mod to_the_end;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,6 +40,7 @@ use crate::metrics::Metrics;
 use crate::refusal::Refusal;
 use crate::session::SessionHub;
 use stream::{Answers, until_stopping};
+use to_the_end::to_the_end;
 
 /// What a gateway says about itself.
 #[derive(Debug, Clone)]
@@ -122,7 +124,8 @@ impl Sandkeep for Api {
         let caller = self.enter("Create", &request)?;
         let request =
             parse::create(request.into_inner()).map_err(|refusal| self.refused(&refusal))?;
-        let made = self.gateway.create(request, &caller.by).await;
+        let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+        let made = to_the_end(caller, async move { gateway.create(request, &by).await }).await;
         self.answer(made.map(convert::sandbox))
     }
 
@@ -154,7 +157,11 @@ impl Sandkeep for Api {
         let asked = parse::name("the sandbox", &request.name)
             .and_then(|name| Ok((name, parse::verb(&request.verb)?)));
         let done = match asked {
-            Ok((name, verb)) => self.gateway.set_intent(name, verb, &caller.by).await,
+            Ok((name, verb)) => {
+                let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+                let name = name.to_owned();
+                to_the_end(caller, async move { gateway.set_intent(&name, verb, &by).await }).await
+            }
             Err(refusal) => Err(refusal),
         };
         self.answer(done.map(convert::sandbox))
@@ -169,7 +176,10 @@ impl Sandkeep for Api {
         let done = match parse::name("the sandbox", &request.name) {
             Ok(name) => {
                 let (discard, forget) = (request.discard_workspace, request.forget);
-                self.gateway.delete(name, discard, forget, &caller.by).await
+                let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+                let name = name.to_owned();
+                let verb = async move { gateway.delete(&name, discard, forget, &by).await };
+                to_the_end(caller, verb).await
             }
             Err(refusal) => Err(refusal),
         };
@@ -277,7 +287,11 @@ impl Sandkeep for Api {
     ) -> Result<Response<v1::Workspace>, Status> {
         let caller = self.enter("DeleteWorkspace", &request)?;
         let done = match parse::name("the workspace", &request.get_ref().name) {
-            Ok(name) => self.gateway.delete_workspace(name, &caller.by).await,
+            Ok(name) => {
+                let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+                let name = name.to_owned();
+                to_the_end(caller, async move { gateway.delete_workspace(&name, &by).await }).await
+            }
             Err(refusal) => Err(refusal),
         };
         self.answer(done.map(convert::workspace))
@@ -307,7 +321,8 @@ impl Sandkeep for Api {
         request: Request<v1::AdoptRequest>,
     ) -> Result<Response<v1::AdoptResponse>, Status> {
         let caller = self.enter("Adopt", &request)?;
-        let adopted = self.gateway.adopt(&caller.by).await;
+        let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+        let adopted = to_the_end(caller, async move { gateway.adopt(&by).await }).await;
         self.answer(adopted.map(|adopted| v1::AdoptResponse { adopted }))
     }
 
@@ -316,7 +331,8 @@ impl Sandkeep for Api {
         request: Request<v1::DisownRequest>,
     ) -> Result<Response<v1::DisownResponse>, Status> {
         let caller = self.enter("Disown", &request)?;
-        let disowned = self.gateway.disown(&caller.by).await;
+        let (gateway, by) = (Arc::clone(&self.gateway), caller.by.clone());
+        let disowned = to_the_end(caller, async move { gateway.disown(&by).await }).await;
         self.answer(disowned.map(|disowned| v1::DisownResponse { disowned }))
     }
 }

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on has failed")]
 
 mod bad_messages;
+mod callers;
 mod driver;
 mod execs;
 mod http;
