@@ -2,6 +2,8 @@
 
 use std::io;
 
+use sandkeep_archive::ArchiveError;
+
 /// What the caller can do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ErrorKind {
@@ -54,6 +56,23 @@ impl ImageError {
             (ErrorKind::Internal, "ImageStoreFailed")
         };
         Self { kind, reason, message: format!("{doing}: {error}") }
+    }
+}
+
+impl From<ArchiveError> for ImageError {
+    fn from(error: ArchiveError) -> Self {
+        let message = error.to_string();
+        match error {
+            _ if error.is_full() => {
+                Self { kind: ErrorKind::Exhausted, reason: "DiskFull", message }
+            }
+            ArchiveError::Damaged(_) => Self::invalid("InvalidArchive", message),
+            ArchiveError::Stream(source) => Self::io("an archive could not be read", &source),
+            ArchiveError::Disk { doing, source } => Self::io(&doing, &source),
+            ArchiveError::NoRoom { .. } => {
+                Self { kind: ErrorKind::Exhausted, reason: "DiskFull", message }
+            }
+        }
     }
 }
 

@@ -12,7 +12,6 @@ mod error;
 mod import;
 mod name;
 mod pull;
-mod room;
 mod store;
 mod unpack;
 
@@ -21,5 +20,5 @@ pub use error::{ErrorKind, ImageError};
 pub use import::import;
 pub use name::{Digest, ImageName};
 pub use pull::{Mirror, Progress, ProgressSink, PullOptions, Puller};
+pub use sandkeep_archive::{Owners, Whiteouts};
 pub use store::{ImageStore, Layer, Removed, StoredImage};
-pub use unpack::{Owners, Whiteouts};

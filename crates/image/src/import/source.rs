@@ -7,12 +7,12 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{Mode, OFlags, ResolveFlags, openat2};
+use sandkeep_archive::{Kind, Room, Tape};
 use tempfile::TempDir;
 
 use crate::config::MAX_DOCUMENT_BYTES;
 use crate::error::{ErrorKind, ImageError, While};
-use crate::room::Room;
-use crate::unpack::{Kind, Stream, Tape};
+use crate::unpack::{KEPT_FREE_BYTES, Stream};
 
 /// More files than any archive of images has: each layer makes three at most.
 const MOST_FILES: usize = 100_000;
@@ -100,7 +100,7 @@ fn spread(file: File, staging: &Path) -> Result<Source, ImageError> {
     let directory = TempDir::with_prefix_in("import-", staging).when(DOING)?;
     let mut files: HashMap<String, usize> = HashMap::new();
     let mut links: Vec<(String, String)> = Vec::new();
-    let mut room = Room::default();
+    let mut room = Room::keeping(KEPT_FREE_BYTES);
     let mut tape = Tape::new(Stream::new(file)?);
     while let Some(entry) = tape.next_entry()? {
         let path = String::from_utf8_lossy(&entry.path).into_owned();

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
 use oci_client::client::BlobResponse;
+use sandkeep_archive::has_room;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::mpsc;
 
@@ -17,7 +18,7 @@ use super::registry::{Descriptor, Registry};
 use super::{Puller, blocking, failure};
 use crate::error::{ErrorKind, ImageError, While};
 use crate::name::Digest;
-use crate::room::has_room;
+use crate::unpack::KEPT_FREE_BYTES;
 
 /// Tries in a row that bring nothing, before whoever asked decides. With the waits below, about half
 /// a minute.
@@ -168,7 +169,7 @@ async fn write_stream(
         let doing = "a download could not be written";
         let mut file = OpenOptions::new().append(true).create(true).open(&path).when(doing)?;
         file.set_len(from).when(doing)?;
-        has_room(&file, whole - from)?;
+        has_room(&file, whole - from, KEPT_FREE_BYTES)?;
         while let Some(piece) = queue.blocking_recv() {
             file.write_all(&piece).when(doing)?;
         }

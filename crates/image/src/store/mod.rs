@@ -24,9 +24,10 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use sandkeep_archive::{Owners, Whiteouts};
+
 use crate::error::{ImageError, While};
 use crate::name::{Digest, ImageName};
-use crate::unpack::{Owners, Whiteouts};
 
 use layers::{Claims, Turns};
 

@@ -1,43 +1,22 @@
-//! A layer's tar stream made into an overlay's lower directory.
+//! A layer's stream made into an overlay's lower directory.
 //!
 //! Everything is made below one held directory; no name, symlink or hard link of the stream leads
-//! out of it. Whiteouts become what overlayfs reads as such. Devices are left out (nothing may open
-//! one in a sandbox), set-user-id bits and capabilities are dropped (nothing inside may gain by
-//! them), attributes other than `user.` ones too: an overlay's own are not for an image to set.
+//! out of it. Whiteouts become what overlayfs reads as such.
 
-mod place;
-mod rooted;
 mod stream;
-mod tape;
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
 
+use sandkeep_archive::{Existing, Owners, ParentLinks, Rules, Tape, Whiteouts};
+
 use crate::error::ImageError;
 use crate::name::Digest;
 
-use place::Placer;
-
 pub(crate) use stream::Stream;
-pub(crate) use tape::{Kind, Tape};
 
-/// Whom the unpacked files belong to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Owners {
-    /// The ids of the stream, as they are: root, or root of a user namespace with those ids.
-    AsRecorded,
-    /// Whoever unpacks: an ordinary user has no other ids to give.
-    Ours,
-}
-
-/// How overlayfs is told that a name, or all below a directory, is not there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Whiteouts {
-    /// `trusted.overlay.` attributes: an overlay that the host's root mounts.
-    Trusted,
-    /// `user.overlay.` attributes: an overlay mounted with `userxattr`, in a user namespace.
-    User,
-}
+/// What an image leaves free: the host's own programs need a little, and Sandkeep's store too.
+pub(crate) const KEPT_FREE_BYTES: u64 = 512 << 20;
 
 /// A layer that was unpacked whole.
 #[derive(Debug)]
@@ -55,14 +34,16 @@ pub(crate) fn unpack(
     owners: Owners,
     whiteouts: Whiteouts,
 ) -> Result<Unpacked, ImageError> {
+    let rules = Rules {
+        owners,
+        links: ParentLinks::BelowRoot,
+        existing: Existing::Replaced,
+        whiteouts: Some(whiteouts),
+        kept_free_bytes: KEPT_FREE_BYTES,
+    };
     let mut stream = Stream::new(source)?;
-    let mut placer = Placer::new(root, owners, whiteouts);
-    let mut tape = Tape::new(&mut stream);
-    while let Some(entry) = tape.next_entry()? {
-        placer.place(&entry, &mut tape)?;
-    }
-    let bytes = placer.finish()?;
-    Ok(Unpacked { diff_id: stream.finish()?, bytes })
+    let counts = sandkeep_archive::unpack(&mut Tape::new(&mut stream), root, rules)?;
+    Ok(Unpacked { diff_id: stream.finish()?, bytes: counts.bytes })
 }
 
 #[cfg(test)]
