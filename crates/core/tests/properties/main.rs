@@ -3,6 +3,7 @@
 mod any;
 mod broken;
 mod cases;
+mod since;
 mod twin;
 
 use std::time::Duration;
