@@ -124,13 +124,6 @@ impl Lifeline {
         tokio::time::timeout(patience, settle).await.ok()
     }
 
-    /// Nothing of the run will happen any more, as long as nobody asks for it.
-    pub(crate) fn is_over(&self) -> bool {
-        let Seen { sandbox, gone } = self.seen.borrow().clone();
-        let settled = sandbox.is_some_and(|sandbox| sandbox.waits_for == "user");
-        gone || (settled && self.fate() != Fate::Alive)
-    }
-
     /// The sandbox's name.
     pub(super) fn name(&self) -> &str {
         &self.name

@@ -11,6 +11,7 @@
 
 mod detached;
 mod input;
+mod leave;
 mod lifeline;
 mod output;
 mod session;
@@ -29,6 +30,7 @@ use crate::render;
 use crate::wait::reconnect_until;
 
 pub(crate) use detached::begin;
+use leave::LeaveKeys;
 use lifeline::Fate;
 pub(crate) use lifeline::Lifeline;
 use session::Session;
@@ -44,6 +46,8 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 const SETTLE: Duration = Duration::from_secs(10);
 /// So many executions of the main command may come and go while a connection is made again.
 const RESTARTS_TRIED: u32 = 8;
+/// The reason of a gateway whose supervisor goes on without a client that takes nothing.
+const FELL_BEHIND: &str = "FellBehind";
 /// What is quicker needs no progress shown: stderr belongs to the command.
 const PROGRESS_AFTER: Duration = Duration::from_secs(2);
 
@@ -61,6 +65,16 @@ pub(crate) enum Target {
         /// How often it was begun again within that run; begin with 0.
         restart: u32,
     },
+}
+
+impl Target {
+    /// What is typed to go away from it; `None`: every key is its own.
+    fn leave_keys(&self) -> Option<LeaveKeys> {
+        match self {
+            Self::Main { .. } => Some(LeaveKeys::default()),
+            Self::Exec(_) => None,
+        }
+    }
 }
 
 /// How to be attached.
@@ -111,14 +125,16 @@ impl Attachment {
     /// for longer than ten minutes.
     pub(crate) async fn stay(mut self, gateway: &mut Gateway) -> Result<Ending, Failure> {
         let progress = Progress::after(self.quiet, PROGRESS_AFTER);
-        let mut state = State::new(self.stdin, self.tty, progress).map_err(|error| {
-            Failure::new(
-                exit::SANDKEEP,
-                "nothing was attached",
-                plain_os_words(&error),
-                "close other programs and try again",
-            )
-        })?;
+        let leave_keys = self.target.leave_keys();
+        let mut state =
+            State::new(self.stdin, self.tty, leave_keys, progress).map_err(|error| {
+                Failure::new(
+                    exit::SANDKEEP,
+                    "nothing was attached",
+                    plain_os_words(&error),
+                    "close other programs and try again",
+                )
+            })?;
         if let Some(timeout) = self.start_timeout {
             state.start_within(timeout);
         }
@@ -153,6 +169,13 @@ impl Attachment {
             if state.progressed() {
                 give_up_at = None;
             }
+            if failure.reason == FELL_BEHIND {
+                self.say_fell_behind();
+                if let Some(ending) = state.catch_up().await {
+                    return Ok(ending);
+                }
+                continue;
+            }
             let deadline = *give_up_at.get_or_insert_with(|| Instant::now() + PATIENCE);
             if failure.transport {
                 state.show("the gateway is gone; waiting for it (the command goes on)");
@@ -174,6 +197,14 @@ impl Attachment {
                 return Ok(ending);
             }
         }
+    }
+
+    /// Nobody took the output for so long that the command goes on without us.
+    fn say_fell_behind(&self) {
+        let name = self.lifeline.as_ref().map_or("NAME", |lifeline| lifeline.name());
+        render::message(&format!(
+            "the output is not taken, so the command goes on without it; see: sandkeep logs {name}"
+        ));
     }
 
     /// Attaching was refused: what that means, by the sandbox's record if it is watched. `None`:

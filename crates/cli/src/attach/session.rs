@@ -38,7 +38,7 @@ struct Connection {
 impl Session<'_> {
     /// Attaches and stays until one of the ends.
     pub(super) async fn run(mut self, gateway: &Gateway, first: ExecIn) -> Broken {
-        self.state.outbox.clear();
+        self.state.begin_connection();
         let mut connection = match self.open(gateway, first).await {
             Ok(connection) => connection,
             Err(broken) => return broken,

@@ -91,11 +91,6 @@ impl Signals {
         }
         Event::Forward(forward)
     }
-
-    /// Ctrl-C came as a byte of a terminal in raw mode: is it the second within a second?
-    pub(super) fn typed_interrupt(&mut self) -> bool {
-        self.interrupts.is_second(Instant::now())
-    }
 }
 
 async fn heard(signal: &mut Option<Signal>) {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 
 use super::Ending;
 use super::input::Input;
+use super::leave::{Leave, LeaveKeys};
 use super::output::{Output, Report, Sink};
 use super::signals::{BROKEN_PIPE, Event, Signals};
 use crate::progress::Progress;
@@ -30,6 +31,8 @@ pub(super) struct State {
     pub(super) reports: mpsc::UnboundedReceiver<Report>,
     pub(super) wants_stdin: bool,
     pub(super) tty: bool,
+    /// What is typed to go away from the process; `None`: every key is the process's.
+    pub(super) leave_keys: Option<LeaveKeys>,
     pub(super) input: Option<Input>,
     pub(super) signals: Signals,
     pub(super) raw: Option<RawMode>,
@@ -52,7 +55,12 @@ pub(super) struct State {
 
 impl State {
     /// Nothing has happened yet.
-    pub(super) fn new(stdin: bool, tty: bool, progress: Progress) -> io::Result<Self> {
+    pub(super) fn new(
+        stdin: bool,
+        tty: bool,
+        leave_keys: Option<LeaveKeys>,
+        progress: Progress,
+    ) -> io::Result<Self> {
         let (sender, reports) = mpsc::unbounded_channel();
         Ok(Self {
             stdout: Output::new(Sink::Stdout, sender.clone()),
@@ -60,6 +68,7 @@ impl State {
             reports,
             wants_stdin: stdin,
             tty,
+            leave_keys,
             input: None,
             signals: Signals::listen(tty)?,
             raw: None,
@@ -147,6 +156,29 @@ impl State {
     pub(super) fn give_terminal_back(&mut self) {
         self.progress.clear();
         self.raw = None;
+    }
+
+    /// Waits until our reader has taken everything that came. Comes back before that to tell the
+    /// process of a signal. `Some`: the user goes away.
+    pub(super) async fn catch_up(&mut self) -> Option<Ending> {
+        while !(self.stdout.is_drained() && self.stderr.is_drained()) {
+            tokio::select! {
+                Some(report) = self.reports.recv() => self.on_report(report),
+                event = self.signals.next() => {
+                    let ending = self.on_signal(event);
+                    if ending.is_some() || matches!(event, Event::Forward(_)) {
+                        return ending;
+                    }
+                }
+            }
+        }
+        None
+    }
+
+    /// A new connection begins. What was for the last one is said anew, but for signals: nobody
+    /// presses Ctrl-C again because of a connection.
+    pub(super) fn begin_connection(&mut self) {
+        self.outbox.retain(|message| matches!(message, In::Signal(_)));
     }
 
     pub(super) fn on_signal(&mut self, event: Event) -> Option<Ending> {
@@ -251,11 +283,17 @@ impl State {
     pub(super) fn on_stdin(&mut self, message: In) {
         if let In::Stdin(data) = &message
             && self.tty
-            && data.data[..] == [0x03]
-            && self.signals.typed_interrupt()
+            && let Some(keys) = &mut self.leave_keys
         {
-            // The command gets it, too, and a little time to end by it.
-            self.leave_at = Some(Instant::now() + LEAVE_GRACE);
+            match keys.typed(&data.data, Instant::now()) {
+                // The command gets it, too, and a little time to end by it.
+                Leave::IfItGoesOn => self.leave_at = Some(Instant::now() + LEAVE_GRACE),
+                Leave::Now => {
+                    self.leave_at = Some(Instant::now());
+                    return;
+                }
+                Leave::No => {}
+            }
         }
         self.outbox.push_back(message);
     }
@@ -263,5 +301,37 @@ impl State {
     pub(super) fn finished(&self) -> Option<Exit> {
         let drained = self.stdout.is_drained() && self.stderr.is_drained();
         self.exited.clone().filter(|_| drained)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use sandkeep_proto::v1::StreamData;
+
+    use super::*;
+
+    /// Ctrl-C twice at once, in a terminal in raw mode; gives whether that leaves, and what is sent.
+    async fn interrupted_twice(leave_keys: Option<LeaveKeys>) -> (bool, usize) {
+        let progress = Progress::after(true, Duration::ZERO);
+        let mut state = State::new(true, true, leave_keys, progress).unwrap();
+        for offset in 0..2 {
+            state.on_stdin(In::Stdin(StreamData { offset, data: "\x03".into() }));
+        }
+        (state.leave_at.is_some(), state.outbox.len())
+    }
+
+    #[tokio::test]
+    async fn a_second_interrupt_leaves_the_main_command_and_never_an_exec() {
+        assert_eq!(interrupted_twice(None).await, (false, 2));
+        assert_eq!(interrupted_twice(Some(LeaveKeys::default())).await, (true, 2));
+    }
+
+    #[tokio::test]
+    async fn a_signal_outlives_the_connection_it_was_for() {
+        let progress = Progress::after(true, Duration::ZERO);
+        let mut state = State::new(true, false, None, progress).unwrap();
+        state.outbox.extend([In::Signal(2), In::Forget(true)]);
+        state.begin_connection();
+        assert_eq!(state.outbox, [In::Signal(2)]);
     }
 }

@@ -19,7 +19,7 @@ pub(crate) struct Arguments {
     /// Forward stdin
     #[arg(long, short = 'i', visible_alias = "stdin")]
     interactive: bool,
-    /// Give the command a terminal
+    /// Give the command a terminal. With -i every key goes to the command: Ctrl-C never leaves it
     #[arg(long, short = 't')]
     tty: bool,
     /// Do not wait for the command; its output is kept: see logs --source
@@ -109,9 +109,8 @@ async fn begin(gateway: &mut Gateway, open: ExecOpen) -> Result<(), Failure> {
     let what = format!("the command was not run in sandbox \"{}\"", open.sandbox);
     match attach::begin(gateway, &open).await? {
         Some(exit) if !exit.spawn_error.is_empty() => {
-            let next = "name a program that is there and can be run";
             let why = without_number(&exit.spawn_error);
-            Err(Failure::new(exit_code_alone(&exit), what, why, next))
+            Err(Failure::new(exit_code_alone(&exit), what, why, cure(&exit)))
         }
         _ => Ok(()),
     }
@@ -134,16 +133,27 @@ fn without_number(why: &str) -> &str {
 /// The command's own code, as a shell would give it; why it was not started is told.
 pub(crate) fn exit_code(exit: &Exit) -> u8 {
     if !exit.spawn_error.is_empty() {
-        let next = match exit.code {
-            127 => "name a program that is there, or make it be there",
-            _ => "make it executable, or name another",
-        };
         let why = without_number(&exit.spawn_error);
-        render::failure(&Failure::new(0, "the command was not started", why, next));
+        render::failure(&Failure::new(0, "the command was not started", why, cure(exit)));
     } else if exit.oom {
         render::message("the command was killed: it ran out of memory");
     }
     exit_code_alone(exit)
+}
+
+/// What helps against a command that could not be started. The words are a hint: they come from
+/// inside the sandbox, whose supervisor may be of another version.
+fn cure(exit: &Exit) -> &'static str {
+    let why = exit.spawn_error.as_str();
+    if why.starts_with("working directory") {
+        "name a directory that is there: --workdir DIRECTORY"
+    } else if why.starts_with("there is no user") || why.starts_with("there is no group") {
+        "name a user that is there, or a number: --user USER"
+    } else if exit.code == 127 {
+        "name a program that is there, or make it be there"
+    } else {
+        "make it executable, or name another"
+    }
 }
 
 fn exit_code_alone(exit: &Exit) -> u8 {

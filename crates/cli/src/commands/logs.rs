@@ -1,24 +1,29 @@
 //! `sandkeep logs`: what a command has written, as it wrote it (a raw stream).
 
 use std::io::Write;
-use std::time::Duration;
 
-use sandkeep_proto::v1::{LogChunk, LogsRequest, SandboxRef};
+use sandkeep_proto::v1::{LogChunk, LogsRequest};
 
 use super::Context;
-use crate::attach::Lifeline;
-use crate::client::Gateway;
 use crate::error::Failure;
 use crate::render::{self, time};
 use crate::size;
-use crate::wait::Subject;
+
+/// When following ends, for the help.
+const FOLLOWING: &str = "\
+Following:
+  One run is followed, over every time that its restart policy starts the command again: also while
+  the sandbox is down and is to come up again. It ends when the command has ended and is not to run
+  again and nobody whom it left behind writes any more, when the sandbox is stopped or deleted, and
+  when a start or restart begins the next run. Of a command that has ended it shows all and ends.";
 
 /// What it accepts.
 #[derive(Debug, clap::Args)]
+#[command(after_help = FOLLOWING)]
 pub(crate) struct Arguments {
     /// Name or id
     name: String,
-    /// Go on as it is written
+    /// Go on as it is written, until the command has ended for good
     #[arg(long, short)]
     follow: bool,
     /// Only the last lines
@@ -58,7 +63,7 @@ fn since(text: &str) -> Result<u64, String> {
 
 /// Does it; gives the exit code.
 pub(crate) async fn carry_out(context: Context, arguments: Arguments) -> Result<u8, Failure> {
-    let mut gateway = context.connector.connect().await?;
+    let gateway = context.connector.connect().await?;
     let what = format!("the log of sandbox \"{}\" was not shown", arguments.name);
     let request = LogsRequest {
         name: arguments.name.clone(),
@@ -69,61 +74,12 @@ pub(crate) async fn carry_out(context: Context, arguments: Arguments) -> Result<
     };
     let response = gateway.client().logs(request).await;
     let mut stream = response.map_err(|status| Failure::of_status(&what, &status))?.into_inner();
-    let mut end = if arguments.follow && arguments.source.is_none() {
-        End::of(&mut gateway, &arguments.name).await?
-    } else {
-        End::WithStream
-    };
     let mut printer = Printer { timestamps: arguments.timestamps, at_line_start: [true; 2] };
     loop {
-        let next = tokio::select! {
-            next = stream.message() => next,
-            () = end.reached() => return Ok(0),
-        };
-        match next {
+        match stream.message().await {
             Ok(Some(chunk)) => printer.print(&chunk)?,
             Ok(None) => return Ok(0),
             Err(status) => return Err(Failure::of_status(&what, &status)),
-        }
-    }
-}
-
-/// A command's last lines are on their way to the gateway's log for less than this when its result
-/// is known already.
-const LAST_LINES: Duration = Duration::from_secs(1);
-
-/// When following comes to its end.
-enum End {
-    /// The gateway ends the stream.
-    WithStream,
-    /// The main command has a result and will not be run again: its log goes on when it is started
-    /// again, which nobody waits for.
-    WithCommand(Lifeline),
-}
-
-impl End {
-    async fn of(gateway: &mut Gateway, name: &str) -> Result<Self, Failure> {
-        let what = format!("the log of sandbox \"{name}\" was not shown");
-        let sandbox = gateway
-            .call(&what, |mut client| {
-                let request = SandboxRef { name: name.to_owned() };
-                async move { client.get(request).await }
-            })
-            .await?;
-        Ok(Self::WithCommand(Lifeline::start(gateway, Subject::of(&sandbox), sandbox.run)))
-    }
-
-    /// Returns when nothing has come for a while after the end of the command; to be asked anew
-    /// after each piece.
-    async fn reached(&mut self) {
-        match self {
-            Self::WithStream => std::future::pending().await,
-            Self::WithCommand(command) => {
-                while !command.is_over() {
-                    command.changed().await;
-                }
-                tokio::time::sleep(LAST_LINES).await;
-            }
         }
     }
 }

@@ -16,8 +16,17 @@ use crate::spec::{Restart, SpecArguments};
 use crate::terminal;
 use crate::wait::Subject;
 
+/// How to go away, for the help.
+const LEAVING: &str = "\
+Leaving:
+  Ctrl-C goes to the command. A second one within a second leaves it: the command goes on, and how to
+  come back is said. With -it the keys Ctrl-P Ctrl-Q leave at once.
+  A command whose output is not taken for a minute goes on without us; what was missed is counted,
+  and is in the log: sandkeep logs.";
+
 /// What it accepts.
 #[derive(Debug, clap::Args)]
+#[command(after_help = LEAVING)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     spec: SpecArguments,

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use sandkeep_proto::v1::exec_in::Message as In;
 use sandkeep_proto::v1::exec_out::Message as Out;
-use sandkeep_proto::v1::{ExecOpen, Exit, StreamAck, StreamData, StreamEnd};
+use sandkeep_proto::v1::{ExecAttached, ExecOpen, Exit, StreamAck, StreamData, StreamEnd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::Notify;
 use tonic::{Code, Status};
 
 use crate::fake::{Fake, Step, attached, exited, refusal, stdout};
-use crate::process::{end, sandkeep, start, until};
+use crate::process::{end, sandkeep, start};
 
 fn opened(fake: &Fake) -> ExecOpen {
     let opens = fake.heard().into_iter().filter_map(|message| match message {
@@ -110,7 +110,7 @@ async fn stdin_goes_on_where_the_process_has_it() {
     let mut child = start(&fake, &["exec", "-i", "lab", "cat"]);
     let mut stdin = child.stdin.take().unwrap();
     stdin.write_all(b"hello world").await.unwrap();
-    until("a second connection", || fake.asked().len() == 2).await;
+    fake.until("a second connection", || fake.asked().len() == 2).await;
     drop(stdin);
     assert_eq!(end(child).await.code, 0);
     assert_eq!(fake.stdin(), b"hello world");
@@ -158,7 +158,7 @@ async fn a_reader_that_takes_nothing_holds_the_acknowledgements_back() {
     assert_eq!(acknowledged(), 0);
     let mut taken = vec![0; (512 << 10) - 1];
     out.read_exact(&mut taken).await.unwrap();
-    until("an acknowledgement", || acknowledged() >= 256 << 10).await;
+    fake.until("an acknowledgement", || acknowledged() >= 256 << 10).await;
     assert!(acknowledged() <= 768 << 10, "{}", acknowledged());
     all_said.notify_one();
     let mut rest = Vec::new();
@@ -186,7 +186,7 @@ async fn ctrl_c_goes_to_the_command_and_a_second_one_leaves_it() {
     let mut line = [0; 3];
     child.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
     interrupt(&child);
-    until("the command got it", || fake.heard().contains(&In::Signal(2))).await;
+    fake.until("the command got it", || fake.heard().contains(&In::Signal(2))).await;
     interrupt(&child);
     let ended = end(child).await;
     assert_eq!(ended.code, 130);
@@ -245,4 +245,26 @@ async fn a_detached_exec_prints_its_id_and_does_not_wait() {
     let open = opened(&fake);
     assert!(open.detached);
     assert_eq!(ended.stdout, format!("{}\n", open.exec_id));
+}
+
+#[tokio::test]
+async fn a_detached_command_that_cannot_be_started_is_no_success() {
+    let check = async |code: i32, why: &str, next: &str| {
+        let fake = Fake::start();
+        let nobody = ExecAttached::default();
+        fake.exec(vec![Step::Say(Out::Attached(nobody))]);
+        let end = Exit { code, spawn_error: why.into(), ..Exit::default() };
+        fake.exec(vec![attached(0, 0), Step::Say(Out::Exited(end))]);
+        let ended = sandkeep(&fake, &["exec", "-d", "lab", "x"]).await;
+        assert_eq!((ended.code, ended.stdout.as_str()), (code, ""));
+        let what = "error: the command was not run in sandbox \"lab\"";
+        assert_eq!(ended.stderr, format!("{what}\n  why: {why}\n  next: {next}\n"));
+    };
+    let there = "name a program that is there, or make it be there";
+    check(127, "x: No such file or directory", there).await;
+    check(126, "x: Permission denied", "make it executable, or name another").await;
+    let user = "name a user that is there, or a number: --user USER";
+    check(126, "there is no user eve in /etc/passwd", user).await;
+    let directory = "name a directory that is there: --workdir DIRECTORY";
+    check(126, "working directory /no: No such file or directory", directory).await;
 }

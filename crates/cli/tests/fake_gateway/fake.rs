@@ -17,6 +17,8 @@ use tokio_stream::wrappers::{ReceiverStream, UnixListenerStream, WatchStream};
 use tonic::metadata::{MetadataMap, MetadataValue};
 use tonic::{Code, Request, Response, Status, Streaming};
 
+use crate::process::PATIENCE;
+
 /// One thing that happens on an exec stream, in order.
 pub(crate) enum Step {
     /// The client says this next (acknowledgements and sizes are not looked at).
@@ -56,6 +58,14 @@ struct State {
     /// What came on exec streams besides stdin.
     heard: Mutex<Vec<In>>,
     stdin: Mutex<Vec<u8>>,
+    /// Changes with each of them.
+    changes: watch::Sender<u64>,
+}
+
+impl State {
+    fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
 }
 
 impl Fake {
@@ -110,6 +120,17 @@ impl Fake {
         self.state.heard.lock().unwrap().clone()
     }
 
+    /// Waits until something holds of what was asked, or of what came.
+    pub(crate) async fn until(&self, what: &str, mut holds: impl FnMut() -> bool) {
+        let mut changes = self.state.changes.subscribe();
+        let waiting = async {
+            while !holds() {
+                changes.changed().await.unwrap();
+            }
+        };
+        tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
+    }
+
     /// All stdin that came, in order, each byte once.
     pub(crate) fn stdin(&self) -> Vec<u8> {
         self.state.stdin.lock().unwrap().clone()
@@ -117,6 +138,7 @@ impl Fake {
 
     fn note(&self, words: String) -> Result<(), Status> {
         self.state.asked.lock().unwrap().push(words);
+        self.state.changed();
         self.state.refusals.lock().unwrap().pop_front().map_or(Ok(()), Err)
     }
 
@@ -203,6 +225,7 @@ impl Fake {
         } else {
             self.state.heard.lock().unwrap().push(message.clone());
         }
+        self.state.changed();
         Some(message)
     }
 }
@@ -304,6 +327,7 @@ impl Sandkeep for Fake {
     async fn watch(&self, request: Request<SandboxRef>) -> Answer<Self::WatchStream> {
         let name = request.into_inner().name;
         self.state.asked.lock().unwrap().push(format!("watch {name}"));
+        self.state.changed();
         let events = WatchStream::new(self.sandbox.subscribe());
         Ok(Response::new(Box::pin(futures::StreamExt::map(events, Ok))))
     }
@@ -323,6 +347,7 @@ impl Sandkeep for Fake {
     type ExecStream = ReceiverStream<Result<ExecOut, Status>>;
     async fn exec(&self, request: Request<Streaming<ExecIn>>) -> Answer<Self::ExecStream> {
         self.state.asked.lock().unwrap().push("exec".into());
+        self.state.changed();
         let steps = self.state.execs.lock().unwrap().pop_front();
         let steps = steps.ok_or_else(|| refusal(Code::NotFound, "ExecNotFound", 3))?;
         let (sender, receiver) = mpsc::channel(1);

@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 use crate::fake::Fake;
 
 /// A run of the program that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The program, with this home, and never with a gateway of its own.
 pub(crate) fn program(home: &Path, arguments: &[&str]) -> Command {
@@ -53,14 +53,4 @@ impl From<Output> for Ended {
             stderr: String::from_utf8(output.stderr).unwrap(),
         }
     }
-}
-
-/// Waits until something holds.
-pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
-    let waiting = async {
-        while !holds() {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    };
-    tokio::time::timeout(PATIENCE, waiting).await.unwrap_or_else(|_| panic!("never: {what}"));
 }

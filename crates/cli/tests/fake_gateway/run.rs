@@ -2,12 +2,12 @@
 
 use sandkeep_proto::v1::Exit;
 use sandkeep_proto::v1::exec_in::Message as In;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, BufReader};
 use tonic::{Code, Status};
 
 use crate::exec::interrupt;
 use crate::fake::{Fake, Step, attached, exited, refusal, stdout};
-use crate::process::{end, sandkeep, start, until};
+use crate::process::{end, sandkeep, start};
 
 #[tokio::test]
 async fn the_command_is_run_and_its_code_is_ours() {
@@ -73,7 +73,7 @@ async fn the_record_tells_the_code_when_the_streams_cannot() {
     let fake = Fake::start();
     fake.exec(vec![attached(0, 0), Step::Break(refusal(Code::Unavailable, "SessionLost", 5))]);
     let child = start(&fake, &["run", "--name", "lab", "--", "x"]);
-    until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
+    fake.until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
     fake.becomes(|sandbox| {
         sandbox.exit = Some(Exit { code: 9, run: 1, ..Exit::default() });
         sandbox.want = "Deleted".into();
@@ -105,7 +105,7 @@ async fn leaving_says_how_to_come_back() {
     let mut line = [0; 3];
     child.stdout.as_mut().unwrap().read_exact(&mut line).await.unwrap();
     interrupt(&child);
-    until("it got it", || fake.heard().contains(&In::Signal(2))).await;
+    fake.until("it got it", || fake.heard().contains(&In::Signal(2))).await;
     interrupt(&child);
     let ended = end(child).await;
     assert_eq!(ended.code, 130);
@@ -122,7 +122,7 @@ async fn reuse_starts_what_is_stopped_and_attaches_to_its_own_command() {
     fake.becomes(|sandbox| sandbox.want = "Stopped".into());
     fake.exec(vec![attached(0, 0), exited(0)]);
     let child = start(&fake, &["run", "--reuse", "--name", "lab", "--", "x"]);
-    until("it is started", || fake.asked().contains(&"start abcdefghijkl".into())).await;
+    fake.until("it is started", || fake.asked().contains(&"start abcdefghijkl".into())).await;
     fake.becomes(|sandbox| sandbox.want = "Running".into());
     assert_eq!(end(child).await.code, 0);
 }
@@ -151,4 +151,35 @@ async fn a_command_that_is_run_again_after_a_loss_is_attached_to_again() {
         .collect();
     let expect = [("main-1", 0), ("main-1", 4), ("main-1-1", 0), ("main-1-2", 0)];
     assert_eq!(ids, expect.map(|(id, offset)| (id.to_owned(), offset)));
+}
+
+#[tokio::test]
+async fn a_reader_that_falls_behind_is_told_what_it_missed_and_goes_on() {
+    let fake = Fake::start();
+    let chunk: &'static [u8] = Vec::leak(vec![b'x'; 256 << 10]);
+    fake.exec(vec![
+        attached(0, 0),
+        stdout(0, chunk),
+        Step::Break(refusal(Code::Unavailable, "FellBehind", 5)),
+    ]);
+    fake.exec(vec![attached(0, 1 << 20), stdout(1 << 20, b"last\n"), exited(4)]);
+    let mut child = start(&fake, &["run", "--name", "lab", "--", "yes"]);
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
+    let behind = told.next_line().await.unwrap().unwrap();
+    assert!(behind.contains("goes on without it; see: sandkeep logs lab"), "{behind}");
+    // Only now is anything taken: a pipe has no room for all of it.
+    let ended = end(child).await;
+    assert_eq!((ended.code, ended.stdout.len()), (4, (256 << 10) + 5));
+    assert!(ended.stdout.ends_with("xlast\n"));
+    let missed = told.next_line().await.unwrap().unwrap();
+    assert_eq!(missed, "(786432 bytes of output were dropped here)");
+    let from: Vec<u64> = fake.heard().iter().filter_map(attached_from).collect();
+    assert_eq!(from.last(), Some(&(256 << 10)));
+}
+
+fn attached_from(message: &In) -> Option<u64> {
+    match message {
+        In::Attach(attach) => Some(attach.stdout_offset),
+        _ => None,
+    }
 }

@@ -4,7 +4,7 @@ use tokio::io::AsyncReadExt;
 
 use crate::exec::interrupt;
 use crate::fake::Fake;
-use crate::process::{end, sandkeep, start, until};
+use crate::process::{end, sandkeep, start};
 
 fn pending(fake: &Fake) {
     fake.becomes(|sandbox| {
@@ -62,7 +62,7 @@ async fn ctrl_c_ends_the_waiting_and_says_that_the_work_goes_on() {
     let fake = Fake::start();
     pending(&fake);
     let child = start(&fake, &["stop", "lab"]);
-    until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
+    fake.until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
     // The signal is heard from the moment on at which the wait began, before it watched.
     interrupt(&child);
     let ended = end(child).await;
@@ -74,7 +74,7 @@ async fn ctrl_c_ends_the_waiting_and_says_that_the_work_goes_on() {
 async fn delete_waits_until_the_record_is_gone_and_tells_of_the_kept_workspace() {
     let fake = Fake::start();
     let child = start(&fake, &["delete", "lab"]);
-    until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
+    fake.until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
     fake.goes();
     let ended = end(child).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, "lab: deleted\n"));
@@ -87,7 +87,7 @@ async fn a_sandbox_that_goes_while_waited_for_is_3_and_for_deleted_it_is_0() {
     let fake = Fake::start();
     pending(&fake);
     let child = start(&fake, &["wait", "lab"]);
-    until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
+    fake.until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
     fake.goes();
     assert_eq!(end(child).await.code, 3);
     assert_eq!(sandkeep(&fake, &["wait", "lab", "--for", "deleted"]).await.code, 0);
@@ -99,7 +99,7 @@ async fn a_condition_can_be_waited_for() {
     let fake = Fake::start();
     pending(&fake);
     let child = start(&fake, &["wait", "-q", "lab", "--for", "condition=Connected"]);
-    until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
+    fake.until("it watches", || fake.asked().contains(&"watch abcdefghijkl".into())).await;
     fake.becomes(|sandbox| {
         sandbox.conditions = vec![sandkeep_proto::v1::Condition {
             r#type: "Connected".into(),

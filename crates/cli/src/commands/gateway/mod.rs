@@ -3,6 +3,7 @@
 mod background;
 mod hold;
 mod lifecycle;
+mod log_queue;
 pub(crate) mod run;
 mod status;
 

@@ -1,13 +1,17 @@
 //! `sandkeep gateway run`: this process becomes a gateway.
 
+use std::os::fd::AsFd;
+
 use clap::Args;
 use sandkeep_gateway::config::{Config, Flags, LogFormat};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::fmt::MakeWriter;
 
 use super::background::{self, RotatingLog};
+use super::log_queue::LogQueue;
 use crate::autostart::Background;
-use crate::error::Failure;
+use crate::client::plain_os_words;
+use crate::error::{Failure, exit};
 use crate::home::Home;
 
 /// What a gateway can be told.
@@ -67,13 +71,37 @@ pub(crate) fn carry_out(home: &Home, arguments: Arguments) -> Result<u8, Failure
             error.to_string(),
         )
     })?;
+    let format = config.log_format.value;
     if arguments.background.is_some() {
-        log_to(RotatingLog::of(home), filter, config.log_format.value);
-    } else {
-        log_to(std::io::stderr, filter, config.log_format.value);
+        log_to(RotatingLog::of(home), filter, format);
+        crate::serve::serve(home, &config)?;
+        return Ok(0);
     }
-    crate::serve::serve(home, &config)?;
+    let queue = queue_to_stderr(format)?;
+    log_to(queue.clone(), filter, format);
+    log_panics();
+    let served = crate::serve::serve(home, &config);
+    queue.flush();
+    served?;
     Ok(0)
+}
+
+fn queue_to_stderr(format: LogFormat) -> Result<LogQueue, Failure> {
+    let stderr = std::io::stderr().as_fd().try_clone_to_owned();
+    stderr.and_then(|stderr| LogQueue::to(stderr, format)).map_err(|error| {
+        Failure::new(
+            exit::FAILED,
+            "the gateway was not started",
+            plain_os_words(&error),
+            "close other programs and try again",
+        )
+    })
+}
+
+/// A panic's words go to the log as well: printed by the panicking thread itself, they would wait
+/// for whoever reads stderr.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| tracing::error!(%panic, "this is a bug")));
 }
 
 fn log_to<W>(writer: W, filter: EnvFilter, format: LogFormat)
