@@ -248,7 +248,7 @@ pub fn kill(pid: i32) {
     rustix::process::kill_process(pid, rustix::process::Signal::KILL).ok();
 }
 
-fn done(args: &[&str], output: std::process::Output) -> Done {
+pub(crate) fn done(args: &[&str], output: std::process::Output) -> Done {
     use std::os::unix::process::ExitStatusExt;
     let code = output.status.code().or_else(|| output.status.signal().map(|signal| 128 + signal));
     Done {
