@@ -6,6 +6,7 @@
 mod crash;
 mod full_disk;
 mod refusals;
+mod rows;
 mod versions;
 
 use std::path::Path;
