@@ -1,7 +1,10 @@
 //! Bad input from the command line: a clear error in three parts with the right exit code, and
 //! nothing is stored.
 
+use std::io::Write as _;
+
 use sandkeep_e2e::Home;
+use sandkeep_e2e::leftovers::supervisors;
 
 /// (arguments, exit code, a word of the message)
 const REFUSED: &[(&[&str], i32, &str)] = &[
@@ -104,6 +107,75 @@ fn control_characters_from_a_sandbox_are_escaped_where_they_are_not_raw_output()
     }
 }
 
+/// Most that a process has had in memory, in kB.
+fn peak_kb(pid: i32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
+    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+    peak.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+/// Neither the gateway nor the one supervisor of this home has held much of what went through it.
+fn assert_small(home: &Home, gateway: i32) {
+    let supervisor = supervisors(home.path());
+    assert_eq!(supervisor.len(), 1);
+    let (gateway, supervisor) = (peak_kb(gateway), peak_kb(supervisor[0]));
+    println!("peak memory: gateway {gateway} kB, supervisor {supervisor} kB");
+    assert!(gateway < 100_000, "gateway: {gateway} kB");
+    assert!(supervisor < 16_000, "supervisor: {supervisor} kB");
+}
+
+const GIGABYTE: usize = 1_000_000_000;
+
+#[test]
+fn a_line_of_a_gigabyte_as_input_is_held_by_nobody() {
+    let home = Home::new();
+    home.run(&["create", "--name", "in"]).ok();
+    let gateway = home.gateway_pid().expect("a gateway");
+    // One that never reads its input: the client waits, and nothing piles up before it.
+    let mut deaf = home.spawn(&["exec", "-i", "in", "--", "sleep", "1000"]);
+    let mut blocked = deaf.stdin.take().expect("a pipe");
+    let stuffing = std::thread::spawn(move || {
+        let line = vec![b'x'; 1 << 20];
+        // Ends with an error once the client is killed.
+        while blocked.write_all(&line).is_ok() {}
+    });
+    let mut counter = home.spawn(&["exec", "-i", "in", "--", "wc", "-c"]);
+    let mut input = counter.stdin.take().expect("a pipe");
+    let line = vec![b'x'; 1_000_000];
+    for _ in 0..GIGABYTE / line.len() {
+        input.write_all(&line).expect("it is taken");
+    }
+    drop(input);
+    let counted = counter.wait_with_output().expect("it ends");
+    assert_eq!(String::from_utf8_lossy(&counted.stdout).trim(), GIGABYTE.to_string());
+    assert_small(&home, gateway);
+    deaf.kill().expect("killed");
+    deaf.wait().expect("reaped");
+    stuffing.join().expect("it ends");
+}
+
+#[test]
+fn a_line_of_a_gigabyte_in_a_log_is_bounded_in_memory_and_on_disk() {
+    let home = Home::new();
+    let script = format!("head -c {GIGABYTE} /dev/zero | tr '\\0' x");
+    let spec = ["create", "--name", "log", "--restart", "never", "--no-wait", "--"];
+    home.run(&[&spec[..], &["sh", "-c", &script]].concat()).ok();
+    let gateway = home.gateway_pid().expect("a gateway");
+    // A reader that stalls: it follows, and nobody takes what it gets.
+    let mut stalled = home.spawn(&["logs", "-f", "log"]);
+    home.wait_for_phase("log", "Completed");
+    let kept = home.run(&["logs", "log"]).ok();
+    assert!(!kept.stdout.is_empty() && kept.stdout.iter().all(|byte| *byte == b'x'));
+    assert!(kept.stdout.len() < 100_000_000, "{} bytes are kept", kept.stdout.len());
+    assert!(kept.stderr.contains("dropped"), "{}", kept.stderr);
+    // The last line is as long as what is left of it, and asking for it costs no more.
+    let last = home.run(&["logs", "--tail", "1", "log"]).ok();
+    assert_eq!(last.stdout.len(), kept.stdout.len());
+    assert_small(&home, gateway);
+    stalled.kill().expect("killed");
+    stalled.wait().expect("reaped");
+}
+
 #[test]
 fn output_that_nobody_reads_does_not_fill_the_gateways_memory() {
     let home = Home::new();
@@ -117,11 +189,7 @@ fn output_that_nobody_reads_does_not_fill_the_gateways_memory() {
     let read = std::io::copy(&mut out, &mut std::io::sink()).expect("read");
     assert_eq!(read, 1_000_000_000);
     assert!(reader.wait().expect("it ends").success());
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("status");
-    let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
-    let peak_kb: u64 = peak.trim().trim_end_matches(" kB").parse().expect("a number");
-    println!("gateway's peak memory: {peak_kb} kB");
-    assert!(peak_kb < 150_000, "{peak_kb} kB");
+    assert_small(&home, pid);
     // Another exec is not held up by the one that nobody reads.
     home.run(&["exec", "loud", "--", "true"]).ok();
     flood.kill().expect("killed");
