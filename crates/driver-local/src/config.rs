@@ -79,6 +79,8 @@ pub enum Guard {
     HostPaths,
     /// A user namespace of its own: root inside is nobody outside. Without it `uid_base` is 0.
     UserNamespace,
+    /// Counts of the kernel's of its own: what one sandbox takes is taken from nobody else.
+    OwnCounts,
     /// A namespace of its own for what processes share by key: memory, semaphores, queues.
     Ipc,
     /// Sandkeep's own side (/run/sandkeep) is read-only.

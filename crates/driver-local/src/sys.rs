@@ -128,8 +128,9 @@ fn whole_file_write_lock() -> libc::flock {
 }
 
 /// Forks a child that stays in a new user namespace until the returned pipe end is dropped, and
-/// does nothing else. The caller has one thread, and reaps the child.
-pub(crate) fn fork_into_user_namespace() -> io::Result<(Pid, OwnedFd)> {
+/// does nothing else. `owner`: the user that owns the namespace. The caller has one thread, and
+/// reaps the child.
+pub(crate) fn fork_into_user_namespace(owner: u32) -> io::Result<(Pid, OwnedFd)> {
     let (ready_read, ready_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     let (hold_read, hold_write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: the process has one thread, so the child's memory is consistent; the child calls
@@ -139,7 +140,13 @@ pub(crate) fn fork_into_user_namespace() -> io::Result<(Pid, OwnedFd)> {
         drop((ready_read, hold_write));
         // SAFETY: system calls on descriptors this process owns; never returns.
         unsafe {
-            if libc::unshare(libc::CLONE_NEWUSER) != 0 {
+            // The effective user becomes the owner. It keeps its powers where that is allowed, so
+            // that what hosts forbid to ordinary users does not get in the way.
+            let keep = libc::c_ulong::from(libc::SECBIT_NO_SETUID_FIXUP.unsigned_abs());
+            libc::prctl(libc::PR_SET_SECUREBITS, keep, 0, 0, 0);
+            if libc::syscall(libc::SYS_setresuid, -1, owner, -1) != 0
+                || libc::unshare(libc::CLONE_NEWUSER) != 0
+            {
                 libc::_exit(1);
             }
             libc::write(ready_write.as_raw_fd(), c"r".as_ptr().cast(), 1);

@@ -217,3 +217,25 @@ isolation! {
         }
     }
 }
+
+#[test]
+fn every_test_that_the_document_names_is_there() {
+    let repository = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).unwrap();
+    let document = fs::read_to_string(repository.join("docs/isolation.md")).unwrap();
+    let tests = [
+        include_str!("isolation.rs"),
+        include_str!("isolation_kernel.rs"),
+        include_str!("isolation_own.rs"),
+        include_str!("../src/helper/root.rs"),
+    ];
+    // Names of tests are sentences; nothing else in that document has so many words.
+    let is_test = |word: &&str| word.matches('_').count() >= 3 && !word.contains('/');
+    let named: Vec<_> = document.split('`').skip(1).step_by(2).filter(is_test).collect();
+    assert!(named.len() > 30, "{named:?}");
+    for name in named {
+        let there = tests.iter().any(|text| {
+            text.contains(&format!("{name}: {{")) || text.contains(&format!("fn {name}("))
+        });
+        assert!(there, "{name}");
+    }
+}

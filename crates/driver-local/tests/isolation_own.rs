@@ -6,11 +6,14 @@ mod support;
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::time::Duration;
 
+use rustix::fs::inotify::CreateFlags;
 use sandkeep_core::Limits;
 use sandkeep_driver::Driver;
 use sandkeep_driver_local::{DEFAULT_UID_BASE, Guard, UID_COUNT};
 use support::probed::{POWERS, PROBE, PYTHON, Probed, all_held_by, held_by, isolation};
+use tokio::io::AsyncWriteExt;
 
 isolation! {
     pid_1_cannot_be_traced_or_read: {
@@ -38,6 +41,51 @@ isolation! {
         // Read-only alone holds against all powers inside the namespace.
         for done in Probed::new(&[], POWERS).await.all(&probes).await {
             assert_eq!(done.code, 0, "{done:?}");
+        }
+    }
+
+    whoever_is_not_pid_1_gets_no_session: {
+        for (without, code) in [(&[][..], 0), (&[Guard::PeerCheck], 1)] {
+            let probed = Probed::new(without, &[]).await;
+            let driver = probed.fixture.local();
+            let mut inside = probed.started().await;
+            let run = driver.inspect(&probed.wishes.id).await.unwrap().backing_run.unwrap();
+            let argv = [PYTHON, "-c", PROBE, "nobody_else_gets_a_session"];
+            let given = async {
+                // Held until the probe has seen what it was given.
+                let (mut stream, _) = driver.open_session(&probed.wishes.id, &run).await.unwrap();
+                stream.write_all(b"x").await.unwrap();
+                std::future::pending::<()>().await;
+                drop(stream);
+            };
+            let done = tokio::select! {
+                done = inside.run(&argv) => done,
+                () = given => unreachable!("it waits for ever"),
+            };
+            assert_eq!(done.code, code, "{done:?}");
+            driver.remove(&probed.wishes.id).await.unwrap();
+        }
+    }
+
+    what_one_sandbox_takes_of_the_kernels_counts_is_taken_from_no_other: {
+        for (without, code) in [(&[][..], 0), (&[Guard::OwnCounts], 1)] {
+            let (greedy, other) = (Probed::new(without, &[]).await, Probed::new(without, &[]).await);
+            let mut inside = greedy.started().await;
+            let argv = [PYTHON, "-c", PROBE, "all_watches_are_taken"];
+            let beside = async {
+                while !greedy.workspace.join("taken").exists() {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                // Root of the host is none of those that share.
+                assert!(rustix::fs::inotify::init(CreateFlags::CLOEXEC).is_ok());
+                let done = other.probe(&["files_can_be_watched"]).await;
+                fs::write(greedy.workspace.join("enough"), "").unwrap();
+                done
+            };
+            let (taken, done) = tokio::join!(inside.run(&argv), beside);
+            assert_eq!(taken.code, 0, "{taken:?}");
+            assert_eq!(done.code, code, "{done:?}");
+            greedy.fixture.local().remove(&greedy.wishes.id).await.unwrap();
         }
     }
 

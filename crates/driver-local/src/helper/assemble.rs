@@ -4,7 +4,9 @@
 //! sandbox's user namespace: nothing inside can take it away to see what is below, or drop its
 //! flags. Nothing is ever mounted on the host.
 
+use std::collections::hash_map::DefaultHasher;
 use std::fs;
+use std::hash::{Hash, Hasher};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
@@ -19,7 +21,7 @@ use super::mounts::{Tree, open_dir};
 use super::root::{Obstacle, Root};
 use super::{idmap, oci, own};
 use crate::config::Guard;
-use crate::home::make_private_dir;
+use crate::home::{fd_path, make_private_dir};
 use crate::sys;
 use crate::template::{self, TOP};
 
@@ -27,6 +29,9 @@ use crate::template::{self, TOP};
 #[derive(Debug)]
 pub(super) struct Staged {
     pub(super) bundle: PathBuf,
+    /// The user namespace that it will live in; `None`: the host's. The configuration names it by
+    /// this descriptor.
+    pub(super) _user_namespace: Option<OwnedFd>,
 }
 
 /// Mounts that were opened before the staging place hides anything, with where they go.
@@ -336,8 +341,28 @@ fn staging_place(launch: &Launch) -> Result<PathBuf, Failure> {
 fn write_bundle(launch: &Launch, staging: &Path) -> Result<Staged, Failure> {
     let bundle = staging.join("bundle");
     let (root, state) = (staging.join("rootfs"), staging.join("state"));
-    let config = oci::config(launch, &root.to_string_lossy(), &state.to_string_lossy());
+    let user_namespace = launch
+        .guards(Guard::UserNamespace)
+        .then(|| idmap::user_namespace_of(owner(launch), launch.uid_base, launch.uid_count))
+        .transpose()
+        .when("a user namespace could not be made")?;
+    let path = user_namespace.as_ref().map(|fd| fd_path(fd.as_fd()));
+    let config =
+        oci::config(launch, &root.to_string_lossy(), &state.to_string_lossy(), path.as_deref());
     fs::write(bundle.join("config.json"), config.to_string())
         .when("the configuration could not be written")?;
-    Ok(Staged { bundle })
+    Ok(Staged { bundle, _user_namespace: user_namespace })
+}
+
+/// Who owns the sandbox's user namespace: a user that is nobody else, above all ids that sandboxes
+/// have. Two sandboxes with the same one share a few of the kernel's counts, nothing else.
+fn owner(launch: &Launch) -> u32 {
+    let first = launch.uid_base.saturating_add(launch.uid_count);
+    if !launch.guards(Guard::OwnCounts) {
+        return first;
+    }
+    let mut hasher = DefaultHasher::new();
+    launch.cgroup.hash(&mut hasher);
+    let [a, b, c, ..] = hasher.finish().to_le_bytes();
+    first.saturating_add(u32::from_le_bytes([a, b, c, 0]))
 }

@@ -34,12 +34,18 @@ const READ_ONLY: &[&str] =
     &["/proc/bus", "/proc/fs", "/proc/irq", "/proc/pressure", "/proc/sys", "/proc/sysrq-trigger"];
 
 /// The configuration for a root file system at `root`, with the supervisor's state at `state`.
-pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
+/// `user_namespace` is the path of the one that it lives in, if that is one of its own.
+pub(super) fn config(
+    launch: &Launch,
+    root: &str,
+    state: &str,
+    user_namespace: Option<&str>,
+) -> Value {
     let mut args = vec![SUPERVISOR.to_owned()];
     args.extend(launch.init_args.iter().cloned());
     let (masked, read_only) =
         if launch.guards(Guard::MaskedPaths) { (MASKED, READ_ONLY) } else { (&[][..], &[][..]) };
-    let mut config = json!({
+    json!({
         "ociVersion": "1.0.2",
         "root": { "path": root, "readonly": false },
         "hostname": launch.hostname,
@@ -52,22 +58,14 @@ pub(super) fn config(launch: &Launch, root: &str, state: &str) -> Value {
         },
         "mounts": mounts(launch, state),
         "linux": {
-            "namespaces": namespaces(launch),
+            "namespaces": namespaces(launch, user_namespace),
             "cgroupsPath": format!("/{}", launch.cgroup),
             "resources": resources(launch),
             "sysctl": settings(launch),
             "maskedPaths": masked,
             "readonlyPaths": read_only,
         },
-    });
-    if launch.guards(Guard::UserNamespace) {
-        let ids = json!([
-            { "containerID": 0, "hostID": launch.uid_base, "size": launch.uid_count }
-        ]);
-        config["linux"]["uidMappings"] = ids.clone();
-        config["linux"]["gidMappings"] = ids;
-    }
-    config
+    })
 }
 
 /// Root inside has no capability to open the first ports; on a network of its own anybody may.
@@ -78,16 +76,13 @@ fn settings(launch: &Launch) -> Value {
     }
 }
 
-fn namespaces(launch: &Launch) -> Vec<Value> {
+fn namespaces(launch: &Launch, user_namespace: Option<&str>) -> Vec<Value> {
     let mut kinds = vec!["mount", "uts", "cgroup"];
-    let optional = [
-        (Guard::PidNamespace, "pid"),
-        (Guard::UserNamespace, "user"),
-        (Guard::Ipc, "ipc"),
-        (Guard::Network, "network"),
-    ];
+    let optional = [(Guard::PidNamespace, "pid"), (Guard::Ipc, "ipc"), (Guard::Network, "network")];
     kinds.extend(optional.iter().filter(|(guard, _)| launch.guards(*guard)).map(|(_, kind)| *kind));
-    kinds.into_iter().map(|kind| json!({ "type": kind })).collect()
+    let mut all: Vec<_> = kinds.into_iter().map(|kind| json!({ "type": kind })).collect();
+    all.extend(user_namespace.map(|path| json!({ "type": "user", "path": path })));
+    all
 }
 
 fn mounts(launch: &Launch, state: &str) -> Vec<Value> {
