@@ -51,6 +51,12 @@ const RULES: &[Rule] = &[
         never: &["tonic", "axum", "rusqlite"],
     },
     Rule {
+        directory: "crates/egress",
+        ours: &[],
+        tests: &[],
+        never: &["tonic", "axum", "rusqlite", "rustix", "libc"],
+    },
+    Rule {
         directory: "crates/image",
         ours: &["sandkeep-archive"],
         tests: &[],
