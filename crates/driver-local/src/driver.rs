@@ -69,7 +69,8 @@ impl Driver for LocalDriver {
     }
 
     async fn identity(&self) -> Result<String, DriverError> {
-        self.local.engine()
+        // A disk that hangs holds up whoever asked, and no thread that others need.
+        self.aside(Local::engine).await
     }
 
     async fn list(&self) -> Result<Vec<FoundBacking>, DriverError> {
@@ -95,13 +96,16 @@ impl Driver for LocalDriver {
                 self.local.sweep(id).await?;
                 self.local.report(id, &label)
             }
-            None => Ok(BackingReport {
-                backing: Backing::Absent,
-                backing_run: None,
-                generation: None,
-                engine: Some(self.local.engine()?),
-                unenforced_limits: Vec::new(),
-            }),
+            None => match self.local.report_unlabelled(id)? {
+                Some(report) => Ok(report),
+                None => Ok(BackingReport {
+                    backing: Backing::Absent,
+                    backing_run: None,
+                    generation: None,
+                    engine: Some(self.local.engine()?),
+                    unenforced_limits: Vec::new(),
+                }),
+            },
         }
     }
 

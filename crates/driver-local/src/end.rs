@@ -121,6 +121,7 @@ impl Local {
             Ok(lock) => Some(lock),
             // Without one no helper is at work.
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+            Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => return Ok(()),
             Err(error) => return Err(failed(error)),
         };
         if let Some(lock) = &lock
@@ -148,8 +149,11 @@ impl Local {
             }
             self.clear_group(id, &group).await?;
         }
-        absent_is_done(fs::remove_dir_all(self.home.runtime().join(id.as_str())))
-            .map_err(failed("the runtime state"))
+        match fs::remove_dir_all(self.home.runtime().join(id.as_str())) {
+            // In a home that has become read-only it is over all the same; a start clears again.
+            Err(error) if error.kind() == std::io::ErrorKind::ReadOnlyFilesystem => Ok(()),
+            result => absent_is_done(result).map_err(failed("the runtime state")),
+        }
     }
 
     /// Kills what is in a group until it can be removed.

@@ -10,7 +10,7 @@
 //!   yes        yes               no              no          exited; another boot: lost
 //! ```
 
-use std::fs::{self, OpenOptions};
+use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
 
@@ -19,7 +19,7 @@ use sandkeep_driver::{DriverError, FoundBacking};
 
 use crate::check::unenforced;
 use crate::failure::io_failure;
-use crate::home::read_json;
+use crate::home::{paths_in, read_json};
 use crate::local::Local;
 use crate::process::{Birth, Process, innermost_pid, is_unborn};
 use crate::record::{Label, RunRecord};
@@ -80,13 +80,27 @@ impl Local {
 
     /// The helper that is at work for it, of this gateway or of one that is gone.
     pub(crate) fn helper_at_work(&self, id: &SandboxId) -> io::Result<Option<Process>> {
-        let lock = match OpenOptions::new().write(true).open(self.home.sandbox(id).lock()) {
+        let lock = match File::open(self.home.sandbox(id).lock()) {
             Ok(lock) => lock,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(error),
         };
         let Some(pid) = sys::lock_holder(lock.as_fd())? else { return Ok(None) };
         Ok(Process::open(pid.as_raw_nonzero().get()))
+    }
+
+    /// What is alive of a sandbox whose label somebody removed; `None`: nothing.
+    pub(crate) fn report_unlabelled(
+        &self,
+        id: &SandboxId,
+    ) -> Result<Option<BackingReport>, DriverError> {
+        if matches!(self.life(id)?, Life::Never | Life::Ended(_)) {
+            return Ok(None);
+        }
+        let (backing, backing_run) = self.backing(id)?;
+        let generation = self.run_record(id).map(|record| record.generation);
+        let (engine, unenforced_limits) = (Some(self.engine()?), Vec::new());
+        Ok(Some(BackingReport { backing, backing_run, generation, engine, unenforced_limits }))
     }
 
     pub(crate) fn report(
@@ -142,9 +156,14 @@ impl Local {
     pub(crate) fn list(&self) -> Result<Vec<FoundBacking>, DriverError> {
         let failed = |error| io_failure("list", "the sandboxes", &error);
         let mut found = Vec::new();
-        for entry in fs::read_dir(self.home.sandboxes()).map_err(failed)? {
-            let name = entry.map_err(failed)?.file_name();
-            let Some(id) = name.to_str().and_then(|name| name.parse().ok()) else { continue };
+        let sandboxes = self.home.sandboxes();
+        if !sandboxes.exists() {
+            // Without its identity this is no home either: a disk that is not mounted, say.
+            self.home.engine_file().symlink_metadata().map_err(failed)?;
+        }
+        for path in paths_in(&sandboxes).map_err(failed)? {
+            let name = path.file_name().and_then(|name| name.to_str());
+            let Some(id) = name.and_then(|name| name.parse().ok()) else { continue };
             found.extend(self.found(&id)?);
         }
         found.retain(|backing| backing.gateway == self.gateway);

@@ -76,8 +76,8 @@ pub(crate) fn make_dirs(dir: &SandboxDir, uid_base: u32) -> std::io::Result<()> 
 
 fn owned_dir(path: &Path, owner: u32) -> std::io::Result<()> {
     match fs::DirBuilder::new().mode(0o700).create(path) {
-        Ok(()) => lchown(path, Some(owner), Some(owner)),
-        Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
+        // One that is there may have been made and not given away: a crash comes in between.
+        Err(error) if error.kind() != std::io::ErrorKind::AlreadyExists => Err(error),
+        Ok(()) | Err(_) => lchown(path, Some(owner), Some(owner)),
     }
 }

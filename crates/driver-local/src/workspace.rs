@@ -10,6 +10,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, lchown};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{XattrFlags, lgetxattr, lsetxattr};
+use rustix::io::Errno;
 use sandkeep_core::WorkspaceId;
 use sandkeep_driver::{DriverError, ErrorKind, FoundWorkspace, WorkspaceReport, WorkspaceRequest};
 
@@ -61,6 +63,11 @@ impl Local {
         make_private_dir(&files).map_err(failed)?;
         lchown(&files, Some(self.uid_base), Some(self.uid_base)).map_err(failed)?;
         fs::set_permissions(&files, fs::Permissions::from_mode(0o755)).map_err(failed)?;
+        if !files.symlink_metadata().map_err(failed)?.is_dir() {
+            let message = format!("{} is not a directory", files.display());
+            return Err(conflict(STAGE, message));
+        }
+        sign(&files, &request.id).map_err(failed)?;
         let (gateway, id) = (self.gateway.clone(), request.id.clone());
         let mark = Mark { gateway, id, name: request.name.clone() };
         write_last(&mark_file, &mark).map_err(failed)
@@ -85,7 +92,11 @@ impl Local {
             (Some(mark), _) if mark.id != *id => {
                 missing(&format!("carries the mark of workspace {}", mark.id))
             }
-            (Some(_), Ok(_)) => Ok(()),
+            (Some(_), Ok(_)) => match is_unsigned_and_empty(&files) {
+                Ok(true) => missing("is an empty directory that was put in its place"),
+                Ok(false) => Ok(()),
+                Err(error) => Err(io_failure(STAGE, files.display(), &error)),
+            },
         }
     }
 
@@ -119,6 +130,25 @@ impl Local {
         }
         Ok(found)
     }
+}
+
+/// An attribute of the directory itself, which nobody inside can see, set or remove: the mark beside
+/// it cannot tell whether the directory is the one that was made with it.
+const SIGNATURE: &str = "trusted.sandkeep.workspace";
+
+fn sign(files: &Path, id: &WorkspaceId) -> io::Result<()> {
+    match lsetxattr(files, SIGNATURE, id.as_str().as_bytes(), XattrFlags::empty()) {
+        // Not every file system has room for it.
+        Ok(()) | Err(Errno::NOTSUP) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Whether the directory is empty and is not the one that was made. With anything in it, it was
+/// brought back from a copy, which need not keep the signature.
+fn is_unsigned_and_empty(files: &Path) -> io::Result<bool> {
+    let unsigned = lgetxattr(files, SIGNATURE, &mut [0_u8; 64]) == Err(Errno::NODATA);
+    Ok(unsigned && fs::read_dir(files)?.next().is_none())
 }
 
 /// The mark; half of one, as a crash of the machine may leave it before it was flushed, is none.

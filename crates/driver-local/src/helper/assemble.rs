@@ -185,10 +185,10 @@ fn host_parts(launch: &Launch) -> Result<Vec<Wanted>, Failure> {
 /// `/` of a sandbox with the host's system: its own layer over the skeleton that all share.
 fn host_root(launch: &Launch) -> Result<Tree, Failure> {
     let layer = Layer::make(&launch.sandbox_dir.join("rootfs/root"), launch.uid_base, 0o755)?;
-    if layer.is_new {
-        template::own_files(&layer.upper.join("etc"), &launch.hostname, launch.uid_base)
-            .when("the files of /etc could not be made")?;
-    }
+    // Until it is there, the sandbox never ran: what an agent removes leaves a mark in its place.
+    let (aside, etc) = (layer.aside("etc"), layer.upper.join("etc"));
+    template::own_files(&aside, &etc, &launch.hostname, launch.uid_base)
+        .when("the files of /etc could not be made")?;
     clear_tmp(launch, &layer.upper).when("/tmp could not be cleared")?;
     Tree::overlay(&[&launch.template.join("root")], &layer.upper, &layer.work)
         .when("the root could not be overlaid")
@@ -215,8 +215,6 @@ fn put_usr(launch: &Launch, root: &Root, staging: &Path) -> Result<(), Failure> 
 struct Layer {
     upper: PathBuf,
     work: PathBuf,
-    /// Nothing was ever changed in it.
-    is_new: bool,
 }
 
 impl Layer {
@@ -225,8 +223,13 @@ impl Layer {
         make_private_dir(dir).when(&failed)?;
         let (upper, work) = (dir.join("upper"), dir.join("work"));
         make_owned(&work, owner, 0o700).when(&failed)?;
-        let is_new = make_owned(&upper, owner, mode).when(&failed)?;
-        Ok(Self { upper, work, is_new })
+        make_owned(&upper, owner, mode).when(&failed)?;
+        Ok(Self { upper, work })
+    }
+
+    /// Where something is made whole before it goes into the layer; no agent can reach it.
+    fn aside(&self, name: &str) -> PathBuf {
+        self.upper.with_file_name(format!("new-{name}"))
     }
 }
 
@@ -241,17 +244,16 @@ fn clear_tmp(launch: &Launch, upper: &Path) -> io::Result<()> {
     }
 }
 
-/// Makes a directory of the sandbox's; whether it was not there.
-fn make_owned(path: &Path, owner: u32, mode: u32) -> io::Result<bool> {
+/// Makes a directory of the sandbox's. It changes hands last, so one that was cut off half-way is
+/// known by its owner.
+fn make_owned(path: &Path, owner: u32, mode: u32) -> io::Result<()> {
     match fs::create_dir(path) {
-        Ok(()) => {
-            fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-            lchown(path, Some(owner), Some(owner))?;
-            Ok(true)
-        }
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-        Err(error) => Err(error),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        Err(_) if path.symlink_metadata()?.uid() == owner => return Ok(()),
+        Ok(()) | Err(_) => {}
     }
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
+    lchown(path, Some(owner), Some(owner))
 }
 
 /// Puts `path` at the staging place with its files' owners mapped: the host's root becomes the

@@ -11,6 +11,8 @@ use std::os::unix::fs::{
 };
 use std::path::{Path, PathBuf};
 
+use crate::tree::remove_as_root;
+
 /// Copied when the host has them and everybody may read them. None of them holds a secret on any
 /// distribution; files in which people put tokens (pip.conf, npmrc, gitconfig, environment) are
 /// left out.
@@ -138,13 +140,19 @@ pub(super) fn make(target: &Path, owner: u32) -> io::Result<()> {
 }
 
 /// Makes the files of /etc that differ between sandboxes, in the upper layer of one that was never
-/// started: `target` is its /etc, which is not there yet.
-pub(crate) fn own_files(target: &Path, hostname: &str, owner: u32) -> io::Result<()> {
-    let etc = Making { target, owner };
+/// started: `target` is its /etc. Done when that is there. They are made at `aside`, on the same
+/// file system, so that a full disk or a crash leaves all of them or none.
+pub(crate) fn own_files(aside: &Path, target: &Path, hostname: &str, owner: u32) -> io::Result<()> {
+    if target.symlink_metadata().is_ok() {
+        return Ok(());
+    }
+    remove_as_root(aside)?;
+    let etc = Making { target: aside, owner };
     etc.dir("")?;
     etc.file("hostname", &format!("{hostname}\n"))?;
     etc.file("hosts", &format!("127.0.0.1 localhost {hostname}\n::1 localhost {hostname}\n"))?;
-    etc.file("machine-id", &machine_id()?)
+    etc.file("machine-id", &machine_id()?)?;
+    fs::rename(aside, target)
 }
 
 /// One of its own for each sandbox: the host's would tell sandboxes of one host.
@@ -242,7 +250,14 @@ mod tests {
         let mut ids = Vec::new();
         for name in ["one", "two"] {
             let target = dir.path().join(name);
-            own_files(&target, name, owner).unwrap();
+            // Half of it, as a crash leaves it.
+            let aside = dir.path().join("aside");
+            fs::create_dir(&aside).unwrap();
+            fs::write(aside.join("hosts"), "").unwrap();
+            own_files(&aside, &target, name, owner).unwrap();
+            own_files(&aside, &target, "another", owner).unwrap();
+            assert!(!aside.exists());
+            assert!(fs::read_to_string(target.join("hosts")).unwrap().contains(name));
             assert_eq!(fs::read_to_string(target.join("hostname")).unwrap(), format!("{name}\n"));
             ids.push(fs::read_to_string(target.join("machine-id")).unwrap());
         }

@@ -17,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 pub(crate) use etc::{own_files, shown};
 
-use crate::home::{absent_is_done, make_private_dir};
+use crate::home::make_private_dir;
+use crate::tree::remove_as_root;
 
 /// Links that a system with everything in /usr has at its top; copied as the host has them, or
 /// the host's directory is shown in their place.
@@ -56,11 +57,15 @@ pub(crate) fn ensure(dir: &Path, owner: u32) -> io::Result<PathBuf> {
     }
     let unique = fs::read_to_string("/proc/sys/kernel/random/uuid")?;
     let fresh = dir.join(format!("new-{}", unique.trim()));
-    make(&fresh, owner)?;
+    if let Err(error) = make(&fresh, owner) {
+        // On a full disk every try would leave another half; the first error says why.
+        remove_as_root(&fresh).ok();
+        return Err(error);
+    }
     match fs::rename(&fresh, &template) {
         Ok(()) => Ok(template),
         Err(_) if template.is_dir() => {
-            absent_is_done(fs::remove_dir_all(&fresh))?;
+            remove_as_root(&fresh)?;
             Ok(template)
         }
         Err(error) => Err(error),
