@@ -289,6 +289,27 @@ mod tests {
         assert!(found.unified && found.has("memory") && !found.has("io"));
     }
 
+    /// Every piece of a mount table: hierarchies or an error, and never one that is not in it.
+    #[test]
+    fn a_mount_table_cut_anywhere_is_read_as_far_as_it_goes() {
+        let text = "30 29 0:27 / /sys/fs/cgroup/cpu rw - cgroup cgroup rw,cpu\n\
+                    31 29 0:28 /below /elsewhere rw - cgroup cgroup rw,memory\n\
+                    - - - - - -\n - \n\u{fffd}\n\
+                    33 29 0:30 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n";
+        for end in (0..=text.len()).filter(|end| text.is_char_boundary(*end)) {
+            for begin in [0, end / 2] {
+                if !text.is_char_boundary(begin) {
+                    continue;
+                }
+                let Ok(found) = Hierarchies::parse(&text[begin..end], |_| String::new()) else {
+                    continue;
+                };
+                assert!(!found.has("memory"), "it is mounted from below its root");
+                assert!(!found.mounts.is_empty());
+            }
+        }
+    }
+
     #[test]
     fn no_control_groups_at_all_is_an_error() {
         assert!(Hierarchies::parse("", |_| String::new()).is_err());

@@ -57,7 +57,9 @@ pub(crate) struct Process {
 impl Process {
     /// Whatever has that pid now.
     pub(crate) fn open(pid: i32) -> Option<Self> {
-        let pidfd = pidfd_open(Pid::from_raw(pid)?, PidfdFlags::empty()).ok()?;
+        // A number from a file: what is no pid at all is no process.
+        let number = Some(pid).filter(|pid| *pid > 0).and_then(Pid::from_raw)?;
+        let pidfd = pidfd_open(number, PidfdFlags::empty()).ok()?;
         Some(Self { pid, pidfd })
     }
 
@@ -139,6 +141,31 @@ mod tests {
         assert!(me.find("another boot").is_none());
         let reused = Birth { start_time: me.start_time + 1, ..me };
         assert!(reused.find("b:1").is_none());
+    }
+
+    /// Every line that is too short, cut within a number, or has something else in the place of one.
+    #[test]
+    fn a_line_that_is_no_stat_gives_no_start_time() {
+        let fields: Vec<String> = (3..=24).map(|n| n.to_string()).collect();
+        let whole = format!("17 (sh) {}", fields.join(" "));
+        for end in 0..whole.len() {
+            let seen = parse_start_time(&whole[..end]);
+            assert!(matches!(seen, None | Some(2 | 22)), "{:?}: {seen:?}", &whole[..end]);
+        }
+        for other in ["-22", "22.0", "99999999999999999999", "x", "\u{fffd}"] {
+            assert_eq!(parse_start_time(&whole.replace("22", other)), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_no_birth_is_none() {
+        for odd in ["", ":", "::", "b:1", "b:x:2", "b:1:x", "b:1:-2", "b:99999999999:2"] {
+            assert_eq!(Birth::parse(odd), None, "{odd}");
+        }
+        // Numbers that no process has are births that are never found.
+        for never in ["b:0:1", "b:-1:1", "b:2147483647:18446744073709551615"] {
+            assert!(Birth::parse(never).unwrap().find("b").is_none(), "{never}");
+        }
     }
 
     #[test]

@@ -46,3 +46,67 @@ pub(crate) struct SessionDir {
     pub(crate) device: u64,
     pub(crate) inode: u64,
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn run() -> Value {
+        json!({
+            "birth": { "boot_id": "b", "pid": 7, "start_time": 9 },
+            "generation": 3,
+            "session_dir": { "device": 1, "inode": 2 },
+            "oom": false,
+        })
+    }
+
+    fn mark() -> Value {
+        json!({ "gateway": "aaaaaaaaaaaa", "id": "bbbbbbbbbbbb", "name": "work" })
+    }
+
+    /// Reads it with each field in turn gone, and as something else: how many of them are read.
+    fn read_with_a_field_changed<T: serde::de::DeserializeOwned>(whole: &Value) -> usize {
+        assert!(serde_json::from_value::<T>(whole.clone()).is_ok());
+        let fields: Vec<String> = whole.as_object().unwrap().keys().cloned().collect();
+        let mut read = 0;
+        for field in &fields {
+            let mut without = whole.clone();
+            without.as_object_mut().unwrap().remove(field);
+            read += usize::from(serde_json::from_value::<T>(without).is_ok());
+            for other in [json!(null), json!(-1), json!(1.5), json!([]), json!({}), json!("../x")] {
+                let mut changed = whole.clone();
+                changed[field] = other;
+                read += usize::from(serde_json::from_value::<T>(changed).is_ok());
+            }
+        }
+        read
+    }
+
+    #[test]
+    fn a_file_beside_a_sandbox_with_a_wrong_field_is_an_error() {
+        // What is left out of a run that was written before memory was looked at.
+        assert_eq!(read_with_a_field_changed::<RunRecord>(&run()), 1);
+        assert_eq!(read_with_a_field_changed::<Mark>(&mark()), 0);
+    }
+
+    #[test]
+    fn a_file_that_was_cut_anywhere_is_an_error() {
+        for whole in [run().to_string(), mark().to_string()] {
+            for end in 0..whole.len() {
+                assert!(serde_json::from_str::<RunRecord>(&whole[..end]).is_err());
+                assert!(serde_json::from_str::<Mark>(&whole[..end]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn names_in_a_mark_are_names() {
+        for bad in ["", "A", "..", "/etc", "aaaaaaaaaaaaa", "aaaaaaaaaaa1"] {
+            let mut changed = mark();
+            changed["gateway"] = json!(bad);
+            assert!(serde_json::from_value::<Mark>(changed).is_err(), "{bad}");
+        }
+    }
+}
