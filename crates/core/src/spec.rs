@@ -74,6 +74,32 @@ const fn default_grace_ms() -> u64 {
 }
 
 impl Spec {
+    /// Nothing was wished but this workspace: the host's system, no command, no limits.
+    pub fn bare(workspace: WorkspaceId, workspace_name: Name) -> Self {
+        Self {
+            image: Image::Host,
+            command: Vec::new(),
+            env: BTreeMap::new(),
+            user: None,
+            workdir: None,
+            workspace,
+            workspace_name,
+            limits: Limits::default(),
+            restart: RestartPolicy::OnFailure,
+            labels: BTreeMap::new(),
+            mounts: Vec::new(),
+            tools: Vec::new(),
+            privileges: Vec::new(),
+            unenforced: false,
+            remove_when_done: false,
+            made_workspace: false,
+            tty: false,
+            stdin: false,
+            attach: false,
+            stop_grace_ms: 10_000,
+        }
+    }
+
     /// Time between the polite signal and the kill on stop.
     pub const fn stop_grace(&self) -> Duration {
         Duration::from_millis(self.stop_grace_ms)

@@ -7,9 +7,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use sandkeep_core::{
-    GatewayId, Identity, Image, Limits, RestartPolicy, SandboxId, Spec, WorkspaceId,
-};
+use sandkeep_core::{GatewayId, Identity, RestartPolicy, SandboxId, Spec, WorkspaceId};
 use sandkeep_driver::{CreateRequest, Driver, DriverError, WorkspaceRequest};
 use sandkeep_driver_local::{
     DEFAULT_UID_BASE, HELPER_ARG, HelperCommand, Knobs, LocalConfig, LocalDriver,
@@ -82,26 +80,6 @@ async fn once(driver: &LocalDriver, round: u64) -> Result<[Duration; 7], DriverE
 }
 
 fn spec(workspace: WorkspaceId) -> Spec {
-    Spec {
-        image: Image::Host,
-        command: Vec::new(),
-        env: std::collections::BTreeMap::new(),
-        user: None,
-        workdir: None,
-        workspace,
-        workspace_name: "lab".parse().expect("a name"),
-        limits: Limits::default(),
-        restart: RestartPolicy::Never,
-        labels: std::collections::BTreeMap::new(),
-        mounts: Vec::new(),
-        tools: Vec::new(),
-        privileges: Vec::new(),
-        unenforced: false,
-        remove_when_done: false,
-        made_workspace: false,
-        tty: false,
-        stdin: false,
-        attach: false,
-        stop_grace_ms: 10_000,
-    }
+    let name = "lab".parse().expect("a name");
+    Spec { restart: RestartPolicy::Never, ..Spec::bare(workspace, name) }
 }

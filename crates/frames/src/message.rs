@@ -94,7 +94,8 @@ pub struct Process {
     #[prost(bool, tag = "9")]
     pub keep_output: bool,
     /// Output waits for an attached client: the process blocks once a window is full, for at most
-    /// [`ATTACH_PATIENCE_MS`](crate::message::ATTACH_PATIENCE_MS) without a client.
+    /// [`ATTACH_PATIENCE_MS`](crate::message::ATTACH_PATIENCE_MS) without a client, and the main
+    /// command no longer with one that takes nothing.
     #[prost(bool, tag = "10")]
     pub attached: bool,
 }
@@ -182,7 +183,8 @@ pub struct ExecOpen {
     /// What to start.
     #[prost(message, optional, tag = "2")]
     pub process: Option<Process>,
-    /// Nobody attaches: answer, then let it run on, output kept.
+    /// Nobody attaches: answer once the program runs or the process has ended (pid 0; how, is told
+    /// to who attaches), then let it run on, output kept.
     #[prost(bool, tag = "3")]
     pub detached: bool,
 }
@@ -204,7 +206,9 @@ pub struct ExecAttach {
 /// Supervisor → gateway: where the streams stand; data follows from there.
 #[derive(Clone, PartialEq, Eq, prost::Message)]
 pub struct ExecAttached {
-    /// Empty: attached. Else one CamelCase word: `NotFound`, `InvalidArgument`, `Exhausted`.
+    /// Empty: attached. Else one CamelCase word: `NotFound`, `InvalidArgument`, `Exhausted`; later
+    /// on an attached stream, as its last frame, `FellBehind`: the main command goes on without a
+    /// client that takes nothing, which may attach again.
     #[prost(string, tag = "1")]
     pub refused: String,
     /// A sentence, when refused.
@@ -333,7 +337,7 @@ pub struct LogOffer {
     /// Bytes written so far.
     #[prost(uint64, tag = "3")]
     pub to: u64,
-    /// Nothing more will be written.
+    /// Its writers have ended, as in [`LogData`].
     #[prost(bool, tag = "4")]
     pub complete: bool,
 }
@@ -350,7 +354,7 @@ pub struct LogData {
     /// At most [`CHUNK_BYTES`](crate::CHUNK_BYTES).
     #[prost(bytes = "bytes", tag = "3")]
     pub entries: Bytes,
-    /// Nothing follows any more.
+    /// Its writers have ended. A main command's log goes on with the next execution of its run.
     #[prost(bool, tag = "4")]
     pub complete: bool,
 }

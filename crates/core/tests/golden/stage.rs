@@ -14,10 +14,10 @@
 
 use sandkeep_core::verb::{self, Asked, DeleteOptions, VerbError};
 use sandkeep_core::{
-    Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Identity, Image, Intent,
-    Limits, Live, MainStatus, Observation, Operation, Record, RestartPolicy, RunResult, SandboxId,
-    Session, SessionRefused, Spec, Timestamp, UnknownWhy, Want, WorkspaceId, WorkspaceSeen,
-    attempt, check::check, decide, explain, project,
+    Action, Attempt, Backing, BackingReport, ErrorNote, FailureKind, Go, Identity, Intent, Live,
+    MainStatus, Observation, Operation, Record, RestartPolicy, RunResult, SandboxId, Session,
+    SessionRefused, Spec, Timestamp, UnknownWhy, Want, WorkspaceId, WorkspaceSeen, attempt,
+    check::check, decide, explain, project,
 };
 
 use crate::print;
@@ -36,31 +36,12 @@ const BEGIN: Timestamp = Timestamp::from_millis(1_800_000_000_000);
 
 impl Default for Stage {
     fn default() -> Self {
-        let spec = Spec {
-            image: Image::Host,
-            command: vec!["work".to_owned()],
-            env: Default::default(),
-            user: None,
-            workdir: None,
-            workspace: WorkspaceId::from_random([7; 8]),
-            workspace_name: "lab".parse().expect("a name"),
-            limits: Limits::default(),
-            restart: RestartPolicy::OnFailure,
-            labels: Default::default(),
-            mounts: Vec::new(),
-            tools: Vec::new(),
-            privileges: Vec::new(),
-            unenforced: false,
-            remove_when_done: false,
-            made_workspace: false,
-            tty: false,
-            stdin: false,
-            attach: false,
-            stop_grace_ms: 10_000,
-        };
+        let workspace = WorkspaceId::from_random([7; 8]);
+        let lab = || "lab".parse().expect("a name");
+        let spec = Spec { command: vec!["work".to_owned()], ..Spec::bare(workspace, lab()) };
         let record = Record {
             id: SandboxId::from_random([1; 8]),
-            name: "lab".parse().expect("a name"),
+            name: lab(),
             driver: "local".to_owned(),
             created_at: BEGIN,
             identity: Identity { hostname: "lab".to_owned(), session_key: "k".to_owned() },

@@ -12,8 +12,8 @@ mod world;
 
 use sandkeep_core::intent::Want;
 use sandkeep_core::{
-    Identity, Image, Intent, Limits, Observation, Phase, Reason, Record, RestartPolicy, RunState,
-    SandboxId, Spec, Timestamp, WaitsFor, WorkspaceId, project, verb,
+    Identity, Intent, Observation, Phase, Reason, Record, RestartPolicy, RunState, SandboxId, Spec,
+    Timestamp, WaitsFor, WorkspaceId, project, verb,
 };
 use stateright::{Checker, Model, Property};
 
@@ -67,26 +67,10 @@ fn prototype(number: u8, (restart, remove_when_done): (RestartPolicy, bool)) -> 
     let workspace = WorkspaceId::from_random([9; 8]);
     let name = format!("s{number}").parse().expect("a name");
     let spec = Spec {
-        image: Image::Host,
         command: vec!["work".to_owned()],
-        env: Default::default(),
-        user: None,
-        workdir: None,
-        workspace,
-        workspace_name: "w".parse().expect("a name"),
-        limits: Limits::default(),
         restart,
-        labels: Default::default(),
-        mounts: Vec::new(),
-        tools: Vec::new(),
-        privileges: Vec::new(),
-        unenforced: false,
         remove_when_done,
-        made_workspace: false,
-        tty: false,
-        stdin: false,
-        attach: false,
-        stop_grace_ms: 10_000,
+        ..Spec::bare(workspace, "w".parse().expect("a name"))
     };
     Record {
         id: SandboxId::from_random([number; 8]),

@@ -7,10 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use sandkeep_core::{
-    Backing, BackingReport, Identity, Image, Limits, Name, RestartPolicy, SandboxId, Spec,
-    WorkspaceId,
-};
+use sandkeep_core::{Backing, BackingReport, Identity, Image, Name, SandboxId, Spec, WorkspaceId};
 
 use crate::{CreateRequest, Driver, DriverError, ErrorKind, WorkspaceReport, WorkspaceRequest};
 
@@ -128,25 +125,7 @@ impl Wishes {
             identity: Identity { hostname: "case".into(), session_key: "0".repeat(64) },
             spec: Spec {
                 image: self.image.clone(),
-                command: Vec::new(),
-                env: BTreeMap::new(),
-                user: None,
-                workdir: None,
-                workspace: self.workspace.clone(),
-                workspace_name: self.name.clone(),
-                limits: Limits::default(),
-                restart: RestartPolicy::OnFailure,
-                labels: BTreeMap::new(),
-                mounts: Vec::new(),
-                tools: Vec::new(),
-                privileges: Vec::new(),
-                unenforced: false,
-                remove_when_done: false,
-                made_workspace: false,
-                tty: false,
-                stdin: false,
-                attach: false,
-                stop_grace_ms: 10_000,
+                ..Spec::bare(self.workspace.clone(), self.name.clone())
             },
             generation,
             run: 1,

@@ -6,8 +6,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::stream::BoxStream;
 use sandkeep_core::{
-    BackingReport, Go, Image, Limits, RestartPolicy, SandboxId, Session, SessionNotes, Spec,
-    Timestamp, WorkspaceId,
+    BackingReport, Go, RestartPolicy, SandboxId, Session, SessionNotes, Spec, Timestamp,
+    WorkspaceId,
 };
 use sandkeep_driver::{
     Capabilities, CreateRequest, Driver, DriverError, ErrorKind, FoundBacking, FoundWorkspace,
@@ -145,27 +145,15 @@ impl World {
 }
 
 pub(super) fn spec() -> Spec {
+    let workspace = WorkspaceId::from_random(*b"worksp01");
     Spec {
-        image: Image::Host,
         command: vec!["make".to_owned(), "all".to_owned()],
         env: [("A", "1"), ("B", "2")].map(|(k, v)| (k.to_owned(), v.to_owned())).into(),
         user: Some("1000".to_owned()),
         workdir: Some("/workspace/code".to_owned()),
-        workspace: WorkspaceId::from_random(*b"worksp01"),
-        workspace_name: "lab".parse().unwrap(),
-        limits: Limits::default(),
         restart: RestartPolicy::Never,
-        labels: [].into(),
-        mounts: Vec::new(),
-        tools: Vec::new(),
-        privileges: Vec::new(),
-        unenforced: false,
-        remove_when_done: false,
-        made_workspace: false,
-        tty: false,
-        stdin: false,
         attach: true,
-        stop_grace_ms: 10_000,
+        ..Spec::bare(workspace, "lab".parse().unwrap())
     }
 }
 
