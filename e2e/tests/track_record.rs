@@ -1,4 +1,4 @@
-//! docs/track-record.md speaks of stories and tests: each of them is there.
+//! docs/track-record.md and docs/bad-input.md speak of stories and tests: each of them is there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,13 +15,39 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository")
+}
+
+/// All code of the repository.
+fn code() -> String {
+    let mut files = Vec::new();
+    sources(root(), &mut files);
+    files.iter().map(|file| fs::read_to_string(file).expect("text")).collect()
+}
+
+#[test]
+fn every_parser_of_bad_input_names_a_test_that_is_there() {
+    let page = fs::read_to_string(root().join("docs/bad-input.md")).expect("the page");
+    let code = code();
+    let mut rows = 0;
+    for row in page.lines().filter(|line| line.starts_with("| ") && line.matches('|').count() == 5)
+    {
+        let tests = row.rsplit('|').nth(1).unwrap_or_default();
+        let names: Vec<_> = tests.split('`').skip(1).step_by(2).collect();
+        assert!(!names.is_empty() || row.contains("| shown by |"), "{row}");
+        for name in names {
+            assert!(code.contains(&format!("fn {name}(")), "{name} is not there");
+        }
+        rows += 1;
+    }
+    assert!(rows > 20, "{rows} rows");
+}
+
 #[test]
 fn every_row_of_the_track_record_names_what_is_there() {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the repository");
-    let page = fs::read_to_string(root.join("docs/track-record.md")).expect("the page");
-    let mut files = Vec::new();
-    sources(root, &mut files);
-    let code: String = files.iter().map(|file| fs::read_to_string(file).expect("text")).collect();
+    let page = fs::read_to_string(root().join("docs/track-record.md")).expect("the page");
+    let code = code();
     let mut rows = 0;
     let mut missing = Vec::new();
     for row in page.lines().filter(|line| line.starts_with("| ") && line.matches('|').count() >= 4)
@@ -34,7 +60,7 @@ fn every_row_of_the_track_record_names_what_is_there() {
         assert!(!shown.trim().is_empty(), "{row}");
         for name in shown.split('`').skip(1).step_by(2) {
             let there = match name.strip_suffix(".txt") {
-                Some(_) => root.join("crates/core/tests/decide").join(name).is_file(),
+                Some(_) => root().join("crates/core/tests/decide").join(name).is_file(),
                 None if name.contains(' ') || !name.contains('_') => true,
                 // Functions, and the cases that the macros of the end-to-end tests make.
                 None => [format!("fn {name}("), format!("{name}:"), format!("{name} \"")]

@@ -6,6 +6,7 @@
 mod bad_messages;
 mod callers;
 mod driver;
+mod every_method;
 mod execs;
 mod http;
 mod scene;
