@@ -64,9 +64,11 @@ pub(super) fn parse(name: &str) -> Option<FileName> {
     let life = u32::from_str_radix(number, 16).ok()?;
     let offset = u64::from_str_radix(offset, 16).ok()?;
     let segment = Segment { source: source.to_owned(), life, offset };
+    // A number that is written in another way (shorter, with a sign) names another file than ours:
+    // it would be looked for under our name, and never found.
     match kind {
-        "log" => Some(FileName::Segment(segment)),
-        "end" => Some(FileName::End(segment)),
+        "log" if segment.log_name() == name => Some(FileName::Segment(segment)),
+        "end" if segment.end_name() == name => Some(FileName::End(segment)),
         _ => None,
     }
 }
@@ -88,6 +90,11 @@ mod tests {
         assert_eq!(parse(&boot_name(77)), Some(FileName::Boot(77)));
         for other in ["", "x", "x.log", "boot.zz", "A.0.0.log", "a.0.0.tmp", "a.0.0.log.1"] {
             assert_eq!(parse(other), None, "{other}");
+        }
+        let good = "a.00000000.0000000000000000.log";
+        assert!(parse(good).is_some());
+        for odd in ["a.0.0.log", &good.replace(".0", ".+"), &good.to_uppercase()] {
+            assert_eq!(parse(odd), None, "{odd}");
         }
     }
 }
