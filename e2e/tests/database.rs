@@ -81,6 +81,13 @@ fn a_store_from_yesterday_puts_the_gateway_into_hold_until_it_is_adopted() {
         until(30, || !home.run(&["gateway", "status", "-o", "json"]).json()["hold"].is_null());
     assert!(held, "{}", home.run(&["gateway", "status"]).text());
     assert_eq!(home.run(&["list", "-o", "name"]).text(), "old");
+    // Since when is told, and another gateway process does not begin it anew.
+    let since =
+        || home.run(&["gateway", "status", "-o", "json"]).ok().json()["hold"]["since"].clone();
+    let told = since();
+    assert!(told.is_string(), "{told}");
+    home.run(&["gateway", "restart"]).ok();
+    assert_eq!(since(), told);
     // Verbs are answered, and nothing is changed on backends.
     home.run(&["stop", "old", "--no-wait"]).ok();
     home.run(&["start", "old", "--no-wait"]).ok();
