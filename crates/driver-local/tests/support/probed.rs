@@ -2,6 +2,8 @@
 //! supervisor). Each is run with everything up, and again with its guards down, where it has to
 //! get out: a probe that cannot fail shows nothing.
 
+#![allow(unused_macros, unused_imports, reason = "not every test file probes")]
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
