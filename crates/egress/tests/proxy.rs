@@ -176,11 +176,12 @@ async fn a_plain_request_is_made_anew_without_what_was_meant_for_the_proxy() {
 
 #[tokio::test]
 async fn what_no_rule_names_is_refused_with_the_way_to_allow_it() {
-    let sandbox = Sandbox::new(&["pypi.org"], &[]);
+    let sandbox = Sandbox::new(&["docs.example"], &[]);
     let answer = sandbox.say("CONNECT evil.com:443 HTTP/1.1\r\nHost: evil.com:443\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 403") && answer.contains("NotAllowed"), "{answer}");
     assert!(answer.contains("--allow evil.com:443"), "{answer}");
-    let answer = sandbox.say("GET http://pypi.org:22/ HTTP/1.1\r\nHost: pypi.org\r\n\r\n").await;
+    let answer =
+        sandbox.say("GET http://docs.example:22/ HTTP/1.1\r\nHost: docs.example\r\n\r\n").await;
     assert!(answer.starts_with("HTTP/1.1 403"), "{answer}");
     assert_eq!(sandbox.outcomes().len(), 2, "every decision is told");
 }
