@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use sandkeep_core::{
     Activity, Attempt, Identity, Intent, Name, Observation, Operation, Record, SandboxId, Spec,
-    Timestamp, Workspace, WorkspaceId,
+    Timestamp, Want, Workspace, WorkspaceId,
 };
 
 use super::made_up_name::made_up;
@@ -161,8 +161,10 @@ fn workspace(
         return existing_workspace(shared, wanted, id, slot).map(|workspace| (workspace, false));
     }
     let mut workspace_name = name.clone();
-    if shared.registry.inner().workspace_names.contains_key(name) {
-        if !new {
+    let taken = shared.registry.inner().workspace_names.get(name).cloned();
+    if let Some(taken) = taken {
+        // One that is on its way out is nobody's to use, so it is in nobody's way.
+        if !new && !is_going(shared, &taken) {
             return Err(kept(name));
         }
         workspace_name = free_workspace_name(shared, name)?;
@@ -181,6 +183,14 @@ fn workspace(
         revision: 0,
     };
     Ok((workspace, true))
+}
+
+/// Whether the workspace is being discarded, or goes with the sandbox that holds it.
+fn is_going(shared: &Shared, id: &WorkspaceId) -> bool {
+    let goes = |user: &Record| user.intent.want == Want::Deleted && user.intent.discard_workspace;
+    let users = shared.registry.users_of(id);
+    let go_all = !users.is_empty() && users.iter().all(|user| goes(user));
+    go_all || shared.registry.workspace(id).is_some_and(|workspace| workspace.discard)
 }
 
 fn existing_workspace(

@@ -9,6 +9,7 @@ mod driver;
 mod every_method;
 mod execs;
 mod http;
+mod names;
 mod scene;
 mod streams;
 mod supervisor;
