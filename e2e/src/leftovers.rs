@@ -16,6 +16,14 @@ pub struct Leftovers {
     pub cgroups: Vec<String>,
     /// Directories of sandboxes below the home.
     pub directories: Vec<String>,
+    /// Workspaces below the home.
+    pub workspaces: Vec<String>,
+    /// Root templates.
+    pub templates: Vec<String>,
+    /// Unpacked supervisors, by digest.
+    pub unpacked: Vec<String>,
+    /// State of the library that makes PID 1.
+    pub runtime: Vec<String>,
 }
 
 /// What is there now.
@@ -24,7 +32,11 @@ pub fn leftovers(home: &Home) -> Leftovers {
         supervisors: supervisors(home.path()),
         mounts: mounts(home.path()),
         cgroups: cgroups(&home.gateway_id()),
-        directories: directories(home.path()),
+        directories: names(&home.path().join("local/sandboxes")),
+        workspaces: names(&home.path().join("local/workspaces")),
+        templates: names(&home.path().join("local/templates")),
+        unpacked: names(&home.path().join("supervisors")),
+        runtime: names(&home.path().join("local/runtime")),
     }
 }
 
@@ -62,21 +74,27 @@ fn mounts(home: &Path) -> Vec<String> {
 
 /// Groups below the gateway's own, in every hierarchy; the gateway's own is counted too.
 fn cgroups(gateway: &str) -> Vec<String> {
+    let top = Path::new("/sys/fs/cgroup");
+    let below = fs::read_dir(top).into_iter().flatten().flatten().map(|entry| entry.path());
     let mut found = Vec::new();
-    for hierarchy in ["/sys/fs/cgroup", "/sys/fs/cgroup/pids", "/sys/fs/cgroup/unified"] {
-        let ours = Path::new(hierarchy).join("sandkeep").join(gateway);
-        if ours.is_dir() {
-            found.push(ours.display().to_string());
+    for hierarchy in below.chain([top.to_owned()]) {
+        let ours = hierarchy.join("sandkeep").join(gateway);
+        if !ours.is_dir() {
+            continue;
         }
-        let Ok(entries) = fs::read_dir(ours) else { continue };
-        let groups = entries.flatten().filter(|entry| entry.path().is_dir());
-        found.extend(groups.map(|entry| entry.path().display().to_string()));
+        let Ok(entries) = fs::read_dir(&ours) else { continue };
+        let groups = entries.flatten().map(|entry| entry.path()).filter(|path| path.is_dir());
+        found.extend(groups.map(|path| path.display().to_string()));
+        found.push(ours.display().to_string());
     }
     found.sort();
     found
 }
 
-fn directories(home: &Path) -> Vec<String> {
-    let Ok(entries) = fs::read_dir(home.join("local/sandboxes")) else { return Vec::new() };
-    entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+fn names(dir: &Path) -> Vec<String> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut names: Vec<_> =
+        entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
 }
