@@ -168,8 +168,8 @@ impl Log {
             || (self.complete && !self.complete_sent && self.sent == self.end)
     }
 
-    /// The next stretch: whole entries.
-    pub(super) fn next(&mut self, state: &StateDir) -> Option<LogData> {
+    /// The next stretch: whole entries, or none behind what is passed over.
+    pub(super) fn next(&mut self, state: &StateDir) -> LogData {
         self.sent = self.sent.max(self.start());
         let mut entries = Bytes::new();
         let offset = self.sent;
@@ -180,16 +180,14 @@ impl Log {
             let content = Bytes::from(read(state, &self.source, start, from - start, most));
             let whole = whole_len(&content);
             entries = content.slice(..usize::try_from(whole).unwrap_or(0));
-            // What cannot be read, or is no entry, is passed over.
+            // What cannot be read, or is no entry, is passed over. The gateway is told, and answers:
+            // a stretch that nobody acknowledges would keep the window closed.
             self.sent = if entries.is_empty() { end } else { from + whole };
-            if entries.is_empty() && self.sent < self.end {
-                return None;
-            }
         }
         let offset = self.sent - entries.len() as u64;
         self.complete_sent = self.complete && self.sent == self.end;
         let (source, complete) = (self.source.clone(), self.complete_sent);
-        Some(LogData { source, offset, entries, complete })
+        LogData { source, offset, entries, complete }
     }
 
     pub(super) fn acknowledge(&mut self, state: &StateDir, offset: u64, now_ms: u64) {

@@ -162,7 +162,7 @@ impl Spool {
         let source = next.0.clone();
         let data = self.logs.get_mut(&source)?.next(state);
         self.last_turn = source;
-        data
+        Some(data)
     }
 
     /// Something could be shipped now.
