@@ -51,7 +51,7 @@ impl Targets {
         let selector: HashMap<_, _> = self.selector.iter().cloned().collect();
         let list = gateway
             .call("the sandboxes were not listed", |mut client| {
-                let request = ListRequest { selector: selector.clone() };
+                let request = ListRequest { selector: selector.clone(), brief: true };
                 async move { client.list(request).await }
             })
             .await?;

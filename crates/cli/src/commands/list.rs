@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use sandkeep_proto::v1::ListRequest;
 
 use super::Context;
-use crate::args::{Output, pair};
+use crate::args::{Format, Output, pair};
 use crate::error::Failure;
 use crate::render;
 
@@ -22,10 +22,12 @@ pub(crate) struct Arguments {
 /// Does it; gives the exit code.
 pub(crate) async fn carry_out(context: Context, arguments: Arguments) -> Result<u8, Failure> {
     let mut gateway = context.connector.connect().await?;
+    // A document tells everything.
+    let brief = arguments.output.format != Format::Json;
     let selector: HashMap<_, _> = arguments.selector.into_iter().collect();
     let list = gateway
         .call("the sandboxes were not listed", |mut client| {
-            let request = ListRequest { selector: selector.clone() };
+            let request = ListRequest { selector: selector.clone(), brief };
             async move { client.list(request).await }
         })
         .await?;

@@ -41,6 +41,38 @@ pub(crate) fn sandbox(snapshot: Snapshot) -> v1::Sandbox {
     }
 }
 
+/// One sandbox as far as a table shows it: most of the time of a long list goes into the rest.
+pub(crate) fn brief(snapshot: Snapshot) -> v1::Sandbox {
+    let observed_generation = observed_generation(&snapshot);
+    let Snapshot { record, view, workspace, .. } = snapshot;
+    let intent = &record.intent;
+    v1::Sandbox {
+        id: record.id.to_string(),
+        name: record.name.to_string(),
+        phase: view.phase.to_string(),
+        reason: view.reason,
+        message: view.message,
+        since_ms: view.since.as_millis(),
+        waits_for: waits_for(view.waits_for).to_owned(),
+        want: want(intent.want).to_owned(),
+        run: intent.run,
+        generation: intent.generation,
+        observed_generation,
+        driver: record.driver.clone(),
+        incarnation: record.observed.incarnation,
+        restarts: record.observed.restarts,
+        workspace: workspace.map(|view| v1::Workspace {
+            id: view.workspace.id.into(),
+            name: view.workspace.name.into(),
+            state: view.state.to_owned(),
+            ..v1::Workspace::default()
+        }),
+        created_at_ms: record.created_at.as_millis(),
+        revision: record.revision,
+        ..v1::Sandbox::default()
+    }
+}
+
 /// The newest generation that the view speaks of: the current one once this process has looked
 /// since it was asked for, before that the newest that anything was tried for or seen with.
 fn observed_generation(snapshot: &Snapshot) -> u64 {

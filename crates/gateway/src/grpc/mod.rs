@@ -141,10 +141,11 @@ impl Sandkeep for Api {
         request: Request<v1::ListRequest>,
     ) -> Result<Response<v1::ListResponse>, Status> {
         self.enter("List", &request)?;
-        let found = parse::selector(request.into_inner().selector)
-            .map(|selector| self.gateway.list(&selector));
+        let v1::ListRequest { selector, brief } = request.into_inner();
+        let found = parse::selector(selector).map(|selector| self.gateway.list(&selector));
+        let convert = if brief { convert::brief } else { convert::sandbox };
         self.answer(found.map(|snapshots| v1::ListResponse {
-            sandboxes: snapshots.into_iter().map(convert::sandbox).collect(),
+            sandboxes: snapshots.into_iter().map(convert).collect(),
         }))
     }
 

@@ -103,7 +103,7 @@ async fn unknown_verbs_and_endless_selectors_are_refused() {
         assert_eq!(detail(&status).reason, "UnknownVerb");
     }
     let selector = (0..1000).map(|i| (format!("l{i}"), String::new())).collect();
-    let status = scene.client.list(v1::ListRequest { selector }).await.unwrap_err();
+    let status = scene.client.list(v1::ListRequest { selector, brief: false }).await.unwrap_err();
     assert_eq!(detail(&status).reason, "SelectorTooLong");
 }
 

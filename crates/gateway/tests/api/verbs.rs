@@ -100,9 +100,13 @@ async fn everything_wished_comes_back_in_the_answer() {
     let request = v1::CreateRequest { spec: Some(spec.clone()), ..request("lab") };
     let made = scene.client.create(request).await.unwrap().into_inner();
     assert_eq!(made.spec, Some(spec));
-    let by_label = v1::ListRequest { selector: pairs("team", "a") };
+    let by_label = v1::ListRequest { selector: pairs("team", "a"), brief: false };
     assert_eq!(scene.client.list(by_label).await.unwrap().into_inner().sandboxes.len(), 1);
-    let other = v1::ListRequest { selector: pairs("team", "b") };
+    let brief = v1::ListRequest { selector: pairs("team", "a"), brief: true };
+    let brief = scene.client.list(brief).await.unwrap().into_inner().sandboxes.remove(0);
+    assert_eq!((brief.id, brief.spec), (made.id, None));
+    assert_eq!(brief.workspace.unwrap().name, "lab");
+    let other = v1::ListRequest { selector: pairs("team", "b"), brief: false };
     assert_eq!(scene.client.list(other).await.unwrap().into_inner().sandboxes.len(), 0);
 }
 
