@@ -1,13 +1,12 @@
 //! Rows about a gateway with many sandboxes.
 
-use std::process::Command;
 use std::time::Duration;
 
 use anyhow::Context;
 use sandkeep_e2e::leftovers::supervisors;
 use sandkeep_e2e::{Home, until};
 
-use crate::measure::{milliseconds, run, time, times};
+use crate::measure::{milliseconds, run, time};
 use crate::report::Report;
 
 /// Measures them all.
@@ -19,7 +18,6 @@ pub(crate) fn measure(report: &mut Report, quick: bool) -> anyhow::Result<()> {
     fill(&home, many)?;
     at_rest(report, &home, many, if quick { 10 } else { 60 })?;
     killed(report, &home, many)?;
-    listing(report, &home, many)?;
     home.delete_all();
     Ok(())
 }
@@ -32,10 +30,16 @@ fn memory(report: &mut Report, home: &Home, count: usize) -> anyhow::Result<()> 
 }
 
 fn resident(home: &Home) -> anyhow::Result<String> {
+    Ok(format!("RSS {} kB", resident_kb(home)?))
+}
+
+/// Memory of the gateway that is resident, in kB.
+pub(crate) fn resident_kb(home: &Home) -> anyhow::Result<u64> {
     let pid = home.gateway_pid().context("a gateway")?;
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    Ok(format!("RSS {}", line.unwrap_or_default().trim()))
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.context("a number of kB")
 }
 
 /// Makes sandboxes until there are `count`, four at a time.
@@ -112,14 +116,5 @@ fn killed(report: &mut Report, home: &Home, count: usize) -> anyhow::Result<()> 
     );
     let what = format!("gateway killed with {count} sandboxes");
     report.row(&what, "serving ≤ 300 ms, all adopted ≤ 5 s", measured, String::new());
-    Ok(())
-}
-
-fn listing(report: &mut Report, home: &Home, count: usize) -> anyhow::Result<()> {
-    let list = times(10, |_| run(&mut home.command(&["list", "-o", "name"])))?;
-    let floor = times(10, |_| run(&mut Command::new("/bin/true")))?;
-    let what = format!("list of {count} records");
-    let target = "10,000 in ≤ 100 ms, one engine hung";
-    report.row(&what, target, list.text(), format!("/bin/true: {}", floor.text()));
     Ok(())
 }

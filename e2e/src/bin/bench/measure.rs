@@ -3,19 +3,22 @@
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Sorted times of one thing done many times.
+/// Sorted times of one thing done many times, and which of them took longest, counted from 1.
 #[derive(Debug, Clone)]
-pub(crate) struct Times(Vec<Duration>);
+pub(crate) struct Times {
+    sorted: Vec<Duration>,
+    slowest: usize,
+}
 
 impl Times {
     /// The middle one.
     pub(crate) fn median(&self) -> Duration {
-        self.0[self.0.len() / 2]
+        self.sorted[self.sorted.len() / 2]
     }
 
     /// The one that 99 of 100 do not exceed.
     pub(crate) fn p99(&self) -> Duration {
-        self.0[(self.0.len() * 99 / 100).min(self.0.len() - 1)]
+        self.sorted[(self.sorted.len() * 99 / 100).min(self.sorted.len() - 1)]
     }
 
     /// `median 4.2 ms, p99 9.1 ms, n = 40`.
@@ -24,8 +27,14 @@ impl Times {
             "median {}, p99 {}, n = {}",
             milliseconds(self.median()),
             milliseconds(self.p99()),
-            self.0.len()
+            self.sorted.len()
         )
+    }
+
+    /// `slowest number 1, then 40.1 ms`: one sample that stands out is told from a slow tail.
+    pub(crate) fn tail(&self) -> String {
+        let second = self.sorted[self.sorted.len().saturating_sub(2)];
+        format!("slowest number {}, then {}", self.slowest, milliseconds(second))
     }
 }
 
@@ -43,8 +52,10 @@ pub(crate) fn times(
     for round in 0..count {
         all.push(time(|| act(round))?);
     }
+    let slowest = all.iter().enumerate().max_by_key(|(_, took)| **took);
+    let slowest = slowest.map_or(0, |(index, _)| index + 1);
     all.sort();
-    Ok(Times(all))
+    Ok(Times { sorted: all, slowest })
 }
 
 /// What it takes once.
