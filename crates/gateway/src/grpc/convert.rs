@@ -7,37 +7,24 @@ use sandkeep_proto::v1;
 use crate::gateway::{DriverState, HoldState, Snapshot, WorkspaceView};
 
 /// One sandbox. Takes the view apart: a list has thousands of them.
-pub(crate) fn sandbox(snapshot: Snapshot) -> v1::Sandbox {
-    let observed_generation = observed_generation(&snapshot);
-    let Snapshot { record, view, workspace, .. } = snapshot;
-    let intent = &record.intent;
+pub(crate) fn sandbox(mut snapshot: Snapshot) -> v1::Sandbox {
+    let workspace = snapshot.workspace.take().map(self::workspace);
+    let next = std::mem::take(&mut snapshot.view.next);
+    let conditions = std::mem::take(&mut snapshot.view.conditions);
+    let next_at_ms = snapshot.view.next_at.map_or(0, Timestamp::as_millis);
+    let (record, intent) = (&snapshot.record, &snapshot.record.intent);
     v1::Sandbox {
-        id: record.id.to_string(),
-        name: record.name.to_string(),
-        phase: view.phase.to_string(),
-        reason: view.reason,
-        message: view.message,
-        since_ms: view.since.as_millis(),
-        waits_for: waits_for(view.waits_for).to_owned(),
-        next: view.next,
-        next_at_ms: view.next_at.map_or(0, Timestamp::as_millis),
-        want: want(intent.want).to_owned(),
-        run: intent.run,
-        generation: intent.generation,
-        observed_generation,
-        driver: record.driver.clone(),
+        next,
+        next_at_ms,
         spec: Some(spec(&intent.spec)),
-        incarnation: record.observed.incarnation,
-        restarts: record.observed.restarts,
-        workspace: workspace.map(self::workspace),
-        conditions: view.conditions.into_iter().map(condition).collect(),
+        workspace,
+        conditions: conditions.into_iter().map(condition).collect(),
         last_error: last_error(&record.attempt),
         exit: record.observed.result.as_ref().filter(|r| r.run == intent.run).map(exit),
-        created_at_ms: record.created_at.as_millis(),
         hostname: record.identity.hostname.clone(),
-        revision: record.revision,
         asked_by: intent.by.clone(),
         asked_at_ms: intent.at.as_millis(),
+        ..brief(snapshot)
     }
 }
 
