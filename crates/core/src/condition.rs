@@ -84,6 +84,8 @@ pub enum Reason {
     WorkspaceMissing,
     /// The workspace is there.
     WorkspaceBound,
+    /// Another workspace is in its place by now than the one that runs on.
+    WorkspaceReplaced,
     /// The backing is being made.
     Creating,
     /// The backing is not there and will be made.
@@ -167,6 +169,7 @@ impl Reason {
             Self::WorkspaceHeld => "WorkspaceHeld",
             Self::WorkspaceMissing => "WorkspaceMissing",
             Self::WorkspaceBound => "WorkspaceBound",
+            Self::WorkspaceReplaced => "WorkspaceReplaced",
             Self::Creating => "Creating",
             Self::BackingAbsent => "BackingAbsent",
             Self::BackingIdle => "BackingIdle",

@@ -86,6 +86,13 @@ fn differs(record: &Record, live: &Live, view: &View) -> Vec<String> {
     if record.observed.workspace == WorkspaceSeen::Missing && record.intent.want == Want::Running {
         differs.push("the workspace is missing".to_owned());
     }
+    if record.observed.workspace_replaced {
+        differs.push(
+            "the workspace was replaced while it runs: what it writes now is not in the workspace; \
+             take out what you need with exec, then restart it"
+                .to_owned(),
+        );
+    }
     if live.gateway_hold {
         differs.push("the gateway is in hold and changes nothing on backends".to_owned());
     }

@@ -82,6 +82,9 @@ pub struct BackingReport {
     /// Limits of the spec that are not enforced here, by name; empty: all are.
     #[serde(default)]
     pub unenforced_limits: Vec<String>,
+    /// It runs on another workspace than the one that is in its place: that was replaced.
+    #[serde(default)]
+    pub workspace_replaced: bool,
 }
 
 /// The supervisor's durable word that a run's main command ended.
@@ -161,6 +164,9 @@ pub struct Observation {
     /// Limits of the spec that are not enforced.
     #[serde(default)]
     pub unenforced_limits: Vec<String>,
+    /// What runs has another workspace than the one that is in its place now.
+    #[serde(default)]
+    pub workspace_replaced: bool,
     /// How often a backing came up that no verb asked for (losses healed).
     #[serde(default)]
     pub restarts: u64,
@@ -185,6 +191,7 @@ impl Observation {
             result: None,
             result_at: Timestamp::EPOCH,
             unenforced_limits: Vec::new(),
+            workspace_replaced: false,
             restarts: 0,
         }
     }
@@ -215,6 +222,7 @@ impl Observation {
         if !matches!(report.backing, Backing::Unknown { .. }) {
             next.generation = report.generation;
             next.unenforced_limits.clone_from(&report.unenforced_limits);
+            next.workspace_replaced = report.workspace_replaced;
         }
         if self.engine.is_none() {
             next.engine.clone_from(&report.engine);

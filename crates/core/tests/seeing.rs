@@ -12,6 +12,7 @@ fn report(backing: Backing, run: Option<&str>) -> BackingReport {
         generation: Some(1),
         engine: Some("here".to_owned()),
         unenforced_limits: vec!["disk".to_owned()],
+        workspace_replaced: false,
     }
 }
 
@@ -74,6 +75,7 @@ fn what_an_engine_that_is_away_does_not_say_is_kept() {
         generation: None,
         engine: None,
         unenforced_limits: Vec::new(),
+        workspace_replaced: false,
     };
     let seen = first.merge(&away, LATER);
     assert_eq!(seen.backing, unknown);

@@ -14,6 +14,7 @@ use sandkeep_driver::{
 use crate::config::LocalConfig;
 use crate::failure::{internal, io_failure, not_found};
 use crate::local::Local;
+use crate::look::Life;
 
 /// The embedded runtime.
 #[derive(Debug, Clone)]
@@ -104,6 +105,7 @@ impl Driver for LocalDriver {
                     generation: None,
                     engine: Some(self.local.engine()?),
                     unenforced_limits: Vec::new(),
+                    workspace_replaced: false,
                 }),
             },
         }
@@ -177,7 +179,8 @@ impl Local {
     fn set_frozen(&self, id: &SandboxId, frozen: bool) -> Result<(), DriverError> {
         let stage = if frozen { "freeze" } else { "thaw" };
         let group = self.group(id);
-        if self.label(id)?.is_none() || !group.exists() {
+        let elsewhere = matches!(self.life(id)?, Life::Elsewhere(_));
+        if elsewhere || self.label(id)?.is_none() || !group.exists() {
             return Err(not_found(stage, format!("{id} does not run")));
         }
         let failed = |error| io_failure(stage, format!("the control group of {id}"), &error);

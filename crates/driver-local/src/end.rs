@@ -48,7 +48,7 @@ impl Local {
                 true
             }
             Life::Unborn => true,
-            Life::Never | Life::Ended(_) => false,
+            Life::Never | Life::Ended(_) | Life::Elsewhere(_) => false,
         };
         self.clear(id, was_alive).await?;
         self.remove_empty_groups(id);
@@ -131,14 +131,19 @@ impl Local {
         }
         match self.life(id)? {
             Life::Unborn | Life::Never | Life::Ended(_) => self.clear(id, false).await,
-            Life::Alive(..) => Ok(()),
+            Life::Alive(..) | Life::Elsewhere(_) => Ok(()),
         }
     }
 
     /// Ends what is left in the control group, removes the group and libcontainer's state. `asked`:
-    /// the run ended because we ended it, whatever happened in it before.
+    /// the run ended because we ended it, whatever happened in it before. What another home has in
+    /// the group is left alone.
     pub(crate) async fn clear(&self, id: &SandboxId, asked: bool) -> Result<(), DriverError> {
         let failed = |what| move |error| io_failure(STAGE, format!("{what} of {id}"), &error);
+        if let Life::Elsewhere(pid) = self.life(id)? {
+            tracing::info!(%id, pid, "it runs in another home, and is left alone there");
+            return Ok(());
+        }
         // In this order: what a dead helper has forked moves from its group to the sandbox's.
         self.clear_group(id, &self.helper_group(id)).await?;
         let group = self.group(id);

@@ -17,6 +17,7 @@ use crate::home::{Durable, paths_in, read_json, write_json};
 use crate::local::Local;
 use crate::look::Life;
 use crate::template;
+use crate::tenant::Directory;
 use crate::tree::remove_as_root;
 
 /// `uses.json` of a sandbox: what its newest run was started from. Written before the run is, so
@@ -27,6 +28,9 @@ struct Uses {
     template: String,
     /// Digest of its supervisor; none when that was not unpacked by digest.
     supervisor: Option<String>,
+    /// The sandbox's directory: in another one this is a copy. `None`: an older build wrote it.
+    #[serde(default)]
+    sandbox_dir: Option<Directory>,
 }
 
 /// Who may not be disturbed; a memory of this process alone.
@@ -59,8 +63,16 @@ impl Local {
     pub(crate) fn note_uses(&self, id: &SandboxId, template: &Path) -> io::Result<()> {
         let template = template.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let supervisor = self.unpacked().map(|(_, digest)| digest);
-        let uses = Uses { template, supervisor };
+        let uses = Uses { template, supervisor, sandbox_dir: self.directory(id) };
         write_json(&self.home.sandbox(id).uses(), &uses, Durable::No)
+    }
+
+    /// Whether the newest start that the sandbox's directory tells of was one from there, not from
+    /// the directory that it is a copy of. One that tells of none is no copy.
+    pub(crate) fn began_here(&self, id: &SandboxId) -> bool {
+        let noted = read_json::<Uses>(&self.home.sandbox(id).uses()).ok().flatten();
+        let noted = noted.and_then(|uses| uses.sandbox_dir);
+        noted.is_none_or(|noted| self.directory(id) == Some(noted))
     }
 
     /// Removes the levels above its control group when nothing is left in them.
@@ -139,7 +151,7 @@ impl Local {
         if !ours {
             return self.home.sandbox(id).runtime_file().exists();
         }
-        let down = matches!(self.life(id), Ok(Life::Never | Life::Ended(_)));
+        let down = matches!(self.life(id), Ok(Life::Never | Life::Ended(_) | Life::Elsewhere(_)));
         !down || !matches!(self.helper_at_work(id), Ok(None))
     }
 }

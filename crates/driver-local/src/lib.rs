@@ -25,6 +25,7 @@ mod session;
 mod start;
 mod sys;
 mod template;
+mod tenant;
 mod tree;
 mod watch;
 mod workspace;

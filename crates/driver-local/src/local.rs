@@ -20,6 +20,7 @@ use crate::look::Life;
 use crate::process::kernel_boot_id;
 use crate::record::{Engine, Label};
 use crate::session::Doors;
+use crate::tenant::Directory;
 use crate::watch::Watch;
 
 /// The state of a driver: paths and settings, and what is only a memory of this process (open
@@ -27,6 +28,8 @@ use crate::watch::Watch;
 #[derive(Debug)]
 pub(crate) struct Local {
     pub(crate) home: Home,
+    /// The directory that `home` was when this process began.
+    pub(crate) place: Directory,
     pub(crate) gateway: GatewayId,
     pub(crate) supervisor: PathBuf,
     pub(crate) helper: HelperCommand,
@@ -48,6 +51,7 @@ impl Local {
         }
         // Absolute, whatever the working directory becomes.
         let root = fs::canonicalize(home.root()).map_err(failed("the home is gone"))?;
+        let place = Directory::at(&root).map_err(failed("the home is gone"))?;
         let boot_id = match &config.knobs.boot_id {
             Some(boot_id) => boot_id.clone(),
             None => kernel_boot_id().map_err(failed("the boot id"))?,
@@ -55,6 +59,7 @@ impl Local {
         let hierarchies = Hierarchies::of_this_machine().map_err(failed("control groups"))?;
         Ok(Self {
             home: Home::new(root),
+            place,
             gateway: config.gateway,
             supervisor: config.supervisor,
             helper: config.helper,
@@ -100,7 +105,7 @@ impl Local {
             Err(error) => error,
         };
         let half = matches!(error.kind(), ErrorKind::InvalidData | ErrorKind::UnexpectedEof);
-        if half && matches!(self.life(id)?, Life::Never | Life::Ended(_)) {
+        if half && matches!(self.life(id)?, Life::Never | Life::Ended(_) | Life::Elsewhere(_)) {
             tracing::warn!(%id, %error, "a label that cannot be read counts as none");
             return Ok(None);
         }
@@ -119,6 +124,7 @@ impl Local {
         if let Some(engine) = read_json::<Engine>(&file).map_err(failed)? {
             return Ok(engine.id);
         }
+        self.check_place("identity")?;
         let uuid = fs::read_to_string("/proc/sys/kernel/random/uuid").map_err(failed)?;
         let engine = Engine { id: uuid.trim().to_owned() };
         write_json(&file, &engine, Durable::Yes).map_err(failed)?;

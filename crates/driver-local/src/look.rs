@@ -8,6 +8,8 @@
 //!   yes        any               no              PID 1       running: the record was lost
 //!   yes        any               no              not let go  starting, or a crash's remains
 //!   yes        yes               no              no          exited; another boot: lost
+//!   yes        any               no              of another  idle or exited: see `tenant`
+//!                                                home
 //! ```
 
 use std::fs::File;
@@ -36,6 +38,8 @@ pub(crate) enum Life {
     Alive(Birth, Process),
     /// Nothing; the newest run on record.
     Ended(RunRecord),
+    /// Nothing of this home: this process, of another home, has its control group.
+    Elsewhere(i32),
 }
 
 impl Local {
@@ -45,17 +49,31 @@ impl Local {
         let record = self.run_record(id);
         if let Some(record) = &record
             && let Some(process) = record.birth.find(&self.boot_id)
+            && (record.sandbox_dir.is_some() || self.is_at_home(id, &process))
         {
             return Ok(self.named(record.birth.clone(), process));
         }
         let pids = self.group(id).pids().map_err(failed("the control group"))?;
         let held = pids.iter().filter(|pid| innermost_pid(**pid) == Some(1));
         for process in held.filter_map(|pid| Process::open(*pid)) {
+            if is_unborn(process.pid) {
+                continue;
+            }
+            if !self.is_at_home(id, &process) && process.is_alive() {
+                return Ok(Life::Elsewhere(process.pid));
+            }
             if let Some(birth) = process.birth(&self.boot_id) {
                 return Ok(self.named(birth, process));
             }
         }
-        if !self.group(id).pids().map_err(failed("the control group"))?.is_empty() {
+        let pids = self.group(id).pids().map_err(failed("the control group"))?;
+        let helpers = self.helper_group(id).pids().map_err(failed("the control group"))?;
+        if let Some(pid) = pids.iter().chain(&helpers).next()
+            && !self.began_here(id)
+        {
+            return Ok(Life::Elsewhere(*pid));
+        }
+        if !pids.is_empty() {
             return Ok(Life::Unborn);
         }
         Ok(record.map_or(Life::Never, Life::Ended))
@@ -66,11 +84,13 @@ impl Local {
     }
 
     /// The newest run on record. One that cannot be read is as good as none: the control group
-    /// tells what is alive.
+    /// tells what is alive. One that was copied here along with its directory is none.
     pub(crate) fn run_record(&self, id: &SandboxId) -> Option<RunRecord> {
         let file = self.home.sandbox(id).runtime_file();
-        match read_json(&file) {
-            Ok(record) => record,
+        match read_json::<RunRecord>(&file) {
+            Ok(record) => record.filter(|record| {
+                record.sandbox_dir.is_none_or(|dir| self.directory(id) == Some(dir))
+            }),
             Err(error) => {
                 tracing::warn!(%id, %error, "the record of its newest run cannot be read");
                 None
@@ -94,13 +114,19 @@ impl Local {
         &self,
         id: &SandboxId,
     ) -> Result<Option<BackingReport>, DriverError> {
-        if matches!(self.life(id)?, Life::Never | Life::Ended(_)) {
+        if matches!(self.life(id)?, Life::Never | Life::Ended(_) | Life::Elsewhere(_)) {
             return Ok(None);
         }
         let (backing, backing_run) = self.backing(id)?;
         let generation = self.run_record(id).map(|record| record.generation);
-        let (engine, unenforced_limits) = (Some(self.engine()?), Vec::new());
-        Ok(Some(BackingReport { backing, backing_run, generation, engine, unenforced_limits }))
+        Ok(Some(BackingReport {
+            backing,
+            backing_run,
+            generation,
+            engine: Some(self.engine()?),
+            unenforced_limits: Vec::new(),
+            workspace_replaced: false,
+        }))
     }
 
     pub(crate) fn report(
@@ -109,7 +135,11 @@ impl Local {
         label: &Label,
     ) -> Result<BackingReport, DriverError> {
         let (backing, backing_run) = self.backing(id)?;
+        let birth = backing_run.as_deref().filter(|_| backing.is_live()).and_then(Birth::parse);
+        let pid_1 = birth.and_then(|birth| birth.find(&self.boot_id));
+        let workspace = &label.made_from.spec.workspace;
         Ok(BackingReport {
+            workspace_replaced: pid_1.is_some_and(|it| self.has_other_workspace(workspace, &it)),
             backing,
             backing_run,
             generation: Some(label.made_from.generation),
@@ -141,6 +171,10 @@ impl Local {
                 (if frozen { Backing::Paused } else { Backing::Running }, Some(run))
             }
             Life::Ended(record) => self.ended(id, &record),
+            Life::Elsewhere(_) => match self.run_record(id) {
+                Some(record) => self.ended(id, &record),
+                None => (Backing::Idle, None),
+            },
         })
     }
 

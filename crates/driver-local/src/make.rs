@@ -20,6 +20,7 @@ const STAGE: &str = "create";
 impl Local {
     pub(crate) fn make(&self, request: &CreateRequest) -> Result<(), DriverError> {
         self.needs_root(STAGE)?;
+        self.check_place(STAGE)?;
         check(&request.spec, &self.hierarchies, self.home.root())?;
         let before = match self.label(&request.id) {
             Ok(label) => label,

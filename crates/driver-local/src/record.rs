@@ -5,6 +5,7 @@ use sandkeep_driver::CreateRequest;
 use serde::{Deserialize, Serialize};
 
 use crate::process::Birth;
+use crate::tenant::Directory;
 
 /// `backing.json`: whose it is, and everything that it is made from.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,17 +35,15 @@ pub(crate) struct RunRecord {
     pub(crate) birth: Birth,
     /// Of the intent that it was started from.
     pub(crate) generation: u64,
-    pub(crate) session_dir: SessionDir,
+    /// The very directory that is mounted inside.
+    pub(crate) session_dir: Directory,
+    /// The sandbox's directory: in another one this is a copy, and says nothing of what runs there.
+    /// `None`: an older build wrote it.
+    #[serde(default)]
+    pub(crate) sandbox_dir: Option<Directory>,
     /// The kernel killed in it for memory; kept when its control group goes.
     #[serde(default)]
     pub(crate) oom: bool,
-}
-
-/// The very directory that is mounted inside.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct SessionDir {
-    pub(crate) device: u64,
-    pub(crate) inode: u64,
 }
 
 #[cfg(test)]
@@ -58,6 +57,7 @@ mod tests {
             "birth": { "boot_id": "b", "pid": 7, "start_time": 9 },
             "generation": 3,
             "session_dir": { "device": 1, "inode": 2 },
+            "sandbox_dir": { "device": 1, "inode": 3 },
             "oom": false,
         })
     }
@@ -86,8 +86,8 @@ mod tests {
 
     #[test]
     fn a_file_beside_a_sandbox_with_a_wrong_field_is_an_error() {
-        // What is left out of a run that was written before memory was looked at.
-        assert_eq!(read_with_a_field_changed::<RunRecord>(&run()), 1);
+        // What older builds did not write: whether memory ran out; the directory, which may be null.
+        assert_eq!(read_with_a_field_changed::<RunRecord>(&run()), 3);
         assert_eq!(read_with_a_field_changed::<Mark>(&mark()), 0);
     }
 

@@ -22,7 +22,8 @@ use crate::helper::{Answer, Ask, Remount};
 use crate::home::{Durable, write_json};
 use crate::local::Local;
 use crate::process::{Birth, Process};
-use crate::record::{RunRecord, SessionDir};
+use crate::record::RunRecord;
+use crate::tenant::Directory;
 use crate::watch::ended;
 
 const STAGE: &str = "session";
@@ -53,7 +54,7 @@ pub(crate) struct Door {
 #[derive(Debug)]
 struct Bound {
     listener: UnixListener,
-    dir: SessionDir,
+    dir: Directory,
     socket_inode: u64,
 }
 
@@ -105,22 +106,14 @@ impl Bound {
         let listener = UnixListener::bind(&path)?;
         fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
         let socket_inode = fs::symlink_metadata(&path)?.ino();
-        Ok(Self { listener, dir: session_dir(dir)?, socket_inode })
+        Ok(Self { listener, dir: Directory::at(dir)?, socket_inode })
     }
 
     fn is_in_place(&self, dir: &Path) -> bool {
-        session_dir(dir).is_ok_and(|now| now == self.dir)
+        Directory::at(dir).is_ok_and(|now| now == self.dir)
             && fs::symlink_metadata(dir.join(SOCKET))
                 .is_ok_and(|metadata| metadata.ino() == self.socket_inode)
     }
-}
-
-fn session_dir(dir: &Path) -> io::Result<SessionDir> {
-    let metadata = fs::symlink_metadata(dir)?;
-    if !metadata.is_dir() {
-        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
-    }
-    Ok(SessionDir { device: metadata.dev(), inode: metadata.ino() })
 }
 
 impl Local {
@@ -185,7 +178,7 @@ impl Local {
         {
             return Ok(bound);
         }
-        if mounted.is_none() || session_dir(&dir).ok() != mounted {
+        if mounted.is_none() || Directory::at(&dir).ok() != mounted {
             self.remount(id, birth, record).await?;
         }
         door.bind(&dir).map_err(failed)
@@ -201,7 +194,7 @@ impl Local {
         let failed = |error| io_failure(STAGE, format!("the session directory of {id}"), &error);
         tracing::info!(%id, "its session directory was removed; a new one is mounted");
         self.remake_session_dir(id).map_err(failed)?;
-        let session_dir = session_dir(&dir.session()).map_err(failed)?;
+        let session_dir = Directory::at(&dir.session()).map_err(failed)?;
         let ask = Ask::Remount(Remount {
             birth: birth.clone(),
             session_dir: dir.session(),
@@ -220,7 +213,8 @@ impl Local {
             None => self.label(id)?.map_or(0, |label| label.made_from.generation),
         };
         let oom = record.is_some_and(|record| record.oom);
-        let record = RunRecord { birth: birth.clone(), generation, session_dir, oom };
+        let sandbox_dir = self.directory(id);
+        let record = RunRecord { birth: birth.clone(), generation, session_dir, sandbox_dir, oom };
         write_json(&dir.runtime_file(), &record, Durable::No).map_err(failed)
     }
 }

@@ -28,12 +28,22 @@ const STAGE: &str = "start";
 /// How often a start looks again after it met another helper.
 const TRIES: u32 = 5;
 
+/// Two of one id would share a control group, and whoever ended one would end both.
+fn elsewhere(id: &SandboxId, pid: i32) -> DriverError {
+    let message = format!(
+        "{id} runs in another home, of which this one is a copy (process {pid}); it starts here as \
+         soon as it is stopped there"
+    );
+    DriverError::new(ErrorKind::Conflict, STAGE, "RunsInAnotherHome", message)
+}
+
 impl Local {
     pub(crate) async fn start(
         self: &Arc<Self>,
         id: &SandboxId,
     ) -> Result<BackingReport, DriverError> {
         self.needs_root(STAGE)?;
+        self.check_place(STAGE)?;
         let label =
             self.label(id)?.ok_or_else(|| not_found(STAGE, format!("{id} is not there")))?;
         let turn = self.house.turn(id);
@@ -49,6 +59,7 @@ impl Local {
                     self.sweep_in_turn(id).await?;
                     continue;
                 }
+                Life::Elsewhere(pid) => return Err(elsewhere(id, pid)),
                 Life::Never | Life::Ended(_) => {}
             }
             self.check_mark(&label)?;

@@ -115,7 +115,9 @@ pub(crate) fn lock_holder(file: BorrowedFd<'_>) -> io::Result<Option<Pid>> {
     if i32::from(asked.l_type) == libc::F_UNLCK {
         return Ok(None);
     }
-    Ok(Pid::from_raw(asked.l_pid).filter(|pid| asked.l_pid > 0 && !pid.is_init()))
+    // One that is held by `lock_while_open` belongs to no process: its pid is told as -1.
+    let pid = Some(asked.l_pid).filter(|pid| *pid > 0).and_then(Pid::from_raw);
+    Ok(pid.filter(|pid| !pid.is_init()))
 }
 
 fn whole_file_write_lock() -> libc::flock {

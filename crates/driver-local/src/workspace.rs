@@ -52,6 +52,7 @@ impl Local {
     }
 
     fn make_workspace(&self, request: &WorkspaceRequest) -> Result<(), DriverError> {
+        self.check_place(STAGE)?;
         let failed = |error| io_failure(STAGE, format!("workspace {}", request.id), &error);
         let mark_file = self.mark_file(&request.id);
         let there = whole_mark(&mark_file).map_err(failed)?;

@@ -8,7 +8,7 @@ use sandkeep_core::{
 };
 use sandkeep_driver::{CreateRequest, FoundBacking, FoundWorkspace};
 
-use sandkeep_store::Priority;
+use sandkeep_store::{HomeDirectory, Meta, Priority};
 
 use crate::drivers::Slot;
 use crate::gateway::HoldState;
@@ -18,8 +18,8 @@ use crate::refusal::{Refusal, RefusalKind};
 use crate::registry::{EngineIs, Inner};
 use crate::shared::Shared;
 
-/// A home opened on another machine, or in hold when the last process ended, changes nothing on
-/// backends before a user has said whose it is.
+/// A home opened on another machine, one that is a copy, or one that was in hold when the last
+/// process ended, changes nothing on backends before a user has said whose it is.
 pub(crate) async fn hold_when_moved(shared: &Arc<Shared>) {
     let meta = shared.registry.meta();
     let machine = &shared.machine;
@@ -29,11 +29,46 @@ pub(crate) async fn hold_when_moved(shared: &Arc<Shared>) {
             .to_owned();
         let found = vec![format!("machine id {} here, {} in the home", machine, meta.machine)];
         compare::hold(shared, "HomeMoved", message, found).await;
+    } else if let Some(copied) = copied(&meta, shared) {
+        let message =
+            "this home is a copy, or was brought back from one: if the other one is still \
+                       used, both would act on the same sandboxes"
+                .to_owned();
+        compare::hold(shared, "HomeCopied", message, vec![copied]).await;
     } else if let Some(reason) = meta.hold {
         let message = "it was in hold when the last gateway ended".to_owned();
         let told = Some(meta.hold_since).filter(|since| *since > Timestamp::EPOCH);
         let since = told.unwrap_or_else(|| shared.clock.now());
         shared.set_hold(Some(HoldState { reason, message, found: Vec::new(), since }));
+    } else if meta.directory.is_none() && shared.directory.is_some() {
+        remember_directory(shared, meta).await;
+    }
+}
+
+/// What shows that the home was opened in another directory before; a rename does not.
+fn copied(meta: &Meta, shared: &Shared) -> Option<String> {
+    let (before, now) = (meta.directory?, shared.directory?);
+    let moved_on =
+        |one: Option<u64>, other: Option<u64>| one.zip(other).is_some_and(|(a, b)| a != b);
+    if before.inode == now.inode && !moved_on(before.file_system, now.file_system) {
+        return None;
+    }
+    let home = shared.home.display();
+    Some(format!("{home} is directory {} here, {} in the home", named(now), named(before)))
+}
+
+fn named(directory: HomeDirectory) -> String {
+    match directory.file_system {
+        None => directory.inode.to_string(),
+        Some(file_system) => format!("{} of file system {file_system:x}", directory.inode),
+    }
+}
+
+/// A new home, or one of a build that did not remember it.
+async fn remember_directory(shared: &Shared, meta: Meta) {
+    let meta = Meta { directory: shared.directory, ..meta };
+    if let Err(error) = shared.registry.change_meta(meta).await {
+        tracing::warn!(%error, "a copy of this home would not be noticed yet");
     }
 }
 
@@ -111,6 +146,7 @@ async fn end_hold(shared: &Arc<Shared>, disowned: &[String]) -> Result<(), Refus
     meta.hold = None;
     meta.hold_since = Timestamp::EPOCH;
     meta.machine.clone_from(&shared.machine);
+    meta.directory = shared.directory.or(meta.directory);
     meta.disowned.extend(disowned.iter().cloned());
     let stored = shared.registry.change_meta(meta).await;
     stored.map_err(|error| Refusal::of_store("the hold was not ended", &error))?;

@@ -10,7 +10,7 @@ use sandkeep_core::{
     Explanation, GatewayId, Live, Record, SandboxId, Timestamp, View, Workspace, explain,
 };
 use sandkeep_driver::Driver;
-use sandkeep_store::{Change, Event, Meta, Priority, Store, StoreError};
+use sandkeep_store::{Change, Event, HomeDirectory, Meta, Priority, Store, StoreError};
 use tokio_util::sync::CancellationToken;
 
 use crate::clock::Clock;
@@ -55,6 +55,8 @@ pub struct GatewayParts {
     pub meta: Meta,
     /// Id of the machine that this process runs on.
     pub machine: String,
+    /// Which directory the home is. `None`: it cannot be told from a copy.
+    pub directory: Option<HomeDirectory>,
 }
 
 /// A request for a new sandbox.
@@ -150,6 +152,7 @@ impl Gateway {
         let meta = Meta {
             gateway: new,
             machine: machine.to_owned(),
+            directory: None,
             hold: None,
             hold_since: Timestamp::EPOCH,
             disowned: Vec::new(),
@@ -179,6 +182,7 @@ impl Gateway {
             metrics: parts.metrics,
             home: parts.home,
             machine: parts.machine,
+            directory: parts.directory,
             hold: Mutex::default(),
             discard_tries: DiscardTries::default(),
             gone,
@@ -241,14 +245,19 @@ impl Gateway {
 
     /// All sandboxes whose labels hold all of `selector`, by creation time, oldest first.
     pub fn list(&self, selector: &BTreeMap<String, String>) -> Vec<Snapshot> {
-        let ids = self.shared.registry.ids();
+        self.list_as(selector, |snapshot| snapshot)
+    }
+
+    /// As [`list`](Self::list), each turned into something else at once: thousands of snapshots are
+    /// never there side by side.
+    pub(crate) fn list_as<T>(
+        &self,
+        selector: &BTreeMap<String, String>,
+        turned: impl Fn(Snapshot) -> T,
+    ) -> Vec<T> {
+        let ids = self.shared.registry.ids_by_age();
         let snapshots = ids.iter().filter_map(|id| self.shared.snapshot(id));
-        let mut chosen: Vec<Snapshot> =
-            snapshots.filter(|snapshot| matches(&snapshot.record, selector)).collect();
-        chosen.sort_by(|a, b| {
-            (a.record.created_at, &a.record.id).cmp(&(b.record.created_at, &b.record.id))
-        });
-        chosen
+        snapshots.filter(|snapshot| matches(&snapshot.record, selector)).map(turned).collect()
     }
 
     /// The sandbox now, then after each change of its facts (a slow reader sees the newest only);

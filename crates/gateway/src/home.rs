@@ -13,22 +13,30 @@
 //! ```
 
 mod lock;
+mod place;
 mod socket;
 
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use std::{fs, io};
 
 pub use lock::{Holder, holder};
 pub use socket::{Address, Listening, connect_address, listen};
 
+use sandkeep_store::HomeDirectory;
+
 use crate::refusal::{Refusal, RefusalKind};
+
+/// Between two looks whether it is where it was.
+const LOOK: Duration = Duration::from_secs(1);
 
 /// An opened home; dropping it lets go of the lock.
 #[derive(Debug)]
 pub struct Home {
     path: PathBuf,
-    _lock: lock::Lock,
+    place: place::Place,
+    lock: lock::Lock,
 }
 
 impl Home {
@@ -39,7 +47,23 @@ impl Home {
         refuse_file_system(&path)?;
         refuse_openness(&path)?;
         let lock = lock::Lock::take(&path)?;
-        Ok(Self { path, _lock: lock })
+        let place = place::Place::hold(&path).map_err(|error| unusable(&path, &error))?;
+        Ok(Self { path, place, lock })
+    }
+
+    /// Which directory it is, for whoever wants to tell it from a copy. `None`: the file system
+    /// does not number its directories for good.
+    pub fn directory(&self) -> Option<HomeDirectory> {
+        self.place.directory()
+    }
+
+    /// Comes back when the path leads to another directory, to another lock, or to none: the home
+    /// was moved away or replaced, and whatever is done by that path is done in the wrong place.
+    pub(crate) async fn left(&self) {
+        let mut looks = tokio::time::interval(LOOK);
+        while self.place.is_in_place() && self.lock.is_in_place(&self.path) {
+            looks.tick().await;
+        }
     }
 
     /// The directory, absolute and without symbolic links.

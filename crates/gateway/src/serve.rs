@@ -81,6 +81,11 @@ pub async fn serve(options: GatewayOptions) -> Result<(), ServeError> {
     tokio::select! {
         name = signals.first() => tracing::info!(signal = name, "stopping; sandboxes go on"),
         ended = running.stopping.cancelled() => ended,
+        () = home.left() => tracing::error!(
+            home = %home.path().display(),
+            "the home was moved or replaced while this gateway ran: it ends, and sandboxes go on; \
+             a gateway that is started where the home is now takes them over"
+        ),
     }
     notify::stopping();
     tokio::select! {
@@ -177,6 +182,7 @@ async fn open(
         home: home.path().to_owned(),
         meta,
         machine,
+        directory: home.directory(),
     };
     let gateway = Gateway::open(parts).await.map_err(refused)?;
     let stopping = CancellationToken::new();

@@ -29,6 +29,8 @@ pub(crate) struct Shared {
     pub(crate) home: PathBuf,
     /// Id of the machine that this process runs on.
     pub(crate) machine: String,
+    /// Which directory the home is. `None`: it cannot be told from a copy.
+    pub(crate) directory: Option<sandkeep_store::HomeDirectory>,
     pub(crate) hold: Mutex<Option<HoldState>>,
     pub(crate) discard_tries: DiscardTries,
     /// The gateway is gone: nothing that was begun goes on.

@@ -83,6 +83,16 @@ pub struct Event {
     pub dropped: u64,
 }
 
+/// Which directory a home is: the same after a rename and after a reboot, another one for a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HomeDirectory {
+    /// Its inode number.
+    pub inode: u64,
+    /// The file system's id. `None`: it may be another one after a reboot.
+    #[serde(default)]
+    pub file_system: Option<u64>,
+}
+
 /// The gateway's own durable facts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Meta {
@@ -90,6 +100,10 @@ pub struct Meta {
     pub gateway: GatewayId,
     /// Machine id of the machine that the home was last opened on.
     pub machine: String,
+    /// The directory that the home was last opened in. `None`: an older build wrote it, or the
+    /// file system does not number its directories for good.
+    #[serde(default)]
+    pub directory: Option<HomeDirectory>,
     /// Set while the gateway is in hold: why.
     #[serde(default)]
     pub hold: Option<String>,

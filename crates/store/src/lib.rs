@@ -17,7 +17,7 @@ pub mod memory;
 mod sqlite;
 
 pub use bounds::EventBounds;
-pub use change::{Change, Contents, Event, Meta, Priority, Tombstone};
+pub use change::{Change, Contents, Event, HomeDirectory, Meta, Priority, Tombstone};
 pub use error::StoreError;
 #[cfg(feature = "conformance")]
 pub use memory::MemoryStore;

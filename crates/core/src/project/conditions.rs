@@ -44,6 +44,9 @@ fn workspace(record: &Record, live: &Live) -> Condition {
         (Status::False, Reason::WorkspaceHeld)
     } else {
         match observed.workspace {
+            WorkspaceSeen::Bound if observed.workspace_replaced => {
+                (Status::False, Reason::WorkspaceReplaced)
+            }
             WorkspaceSeen::Bound => (Status::True, Reason::WorkspaceBound),
             WorkspaceSeen::NotYet => (Status::False, Reason::EnsuringWorkspace),
             WorkspaceSeen::Missing => (Status::False, Reason::WorkspaceMissing),

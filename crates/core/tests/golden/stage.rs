@@ -187,6 +187,7 @@ impl Stage {
             generation: words.number("generation").or(Some(self.record.intent.generation)),
             engine: Some("here".to_owned()),
             unenforced_limits: words.value("unenforced").map(str::to_owned).into_iter().collect(),
+            workspace_replaced: false,
         };
         self.see(&report);
         Ok(Vec::new())
@@ -210,6 +211,7 @@ impl Stage {
             generation: None,
             engine: None,
             unenforced_limits: Vec::new(),
+            workspace_replaced: false,
         });
         self.live.look_error = Some(message);
         Vec::new()
@@ -452,6 +454,7 @@ impl Stage {
             generation,
             engine: Some("here".to_owned()),
             unenforced_limits: Vec::new(),
+            workspace_replaced: false,
         });
     }
 

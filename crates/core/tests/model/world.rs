@@ -298,6 +298,7 @@ impl Sandbox {
             generation: (self.real.kind != Kind::Absent).then(|| self.real.generation.into()),
             engine: None,
             unenforced_limits: Vec::new(),
+            workspace_replaced: false,
         }
     }
 }
@@ -327,6 +328,7 @@ impl Seen {
             }),
             result_at: time(self.result_old),
             unenforced_limits: Vec::new(),
+            workspace_replaced: false,
             restarts: 0,
         }
     }

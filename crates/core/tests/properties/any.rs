@@ -70,6 +70,7 @@ pub(crate) fn report() -> BoxedStrategy<BackingReport> {
             generation,
             engine,
             unenforced_limits,
+            workspace_replaced: false,
         })
         .boxed()
 }
@@ -121,6 +122,7 @@ fn observation() -> BoxedStrategy<Observation> {
                 result,
                 result_at,
                 unenforced_limits: Vec::new(),
+                workspace_replaced: false,
                 restarts,
             },
         )

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 
 use libcontainer::container::Container;
 use libcontainer::container::builder::ContainerBuilder;
@@ -17,8 +17,9 @@ use crate::cgroup::{Group, Hierarchies};
 use crate::config::{Guard, Step};
 use crate::home::{Durable, absent_is_done, write_json};
 use crate::process::{Birth, Process};
-use crate::record::{RunRecord, SessionDir};
+use crate::record::RunRecord;
 use crate::sys;
+use crate::tenant::Directory;
 
 /// Descriptors that a PID 1 without the guard against them is given.
 const MANY_DESCRIPTORS: i32 = 1000;
@@ -122,10 +123,12 @@ fn let_go(
 
     let record = launch.sandbox_dir.join("runtime.json");
     let session = fs::metadata(launch.sandbox_dir.join("run")).when("the session directory")?;
+    let sandbox = Directory::at(&launch.sandbox_dir).when("the directory of the sandbox")?;
     let run = RunRecord {
         birth: birth.clone(),
         generation: launch.generation,
-        session_dir: SessionDir { device: session.dev(), inode: session.ino() },
+        session_dir: Directory::from(&session),
+        sandbox_dir: Some(sandbox),
         oom: false,
     };
     write_json(&record, &run, Durable::No).when("the run could not be recorded")?;

@@ -74,6 +74,7 @@ impl SimBacking {
             generation: Some(self.made_from.generation),
             engine: Some(engine.to_owned()),
             unenforced_limits: self.unenforced(),
+            workspace_replaced: false,
         }
     }
 

@@ -282,6 +282,7 @@ impl Driver for SimulatedDriver {
                     generation: None,
                     engine: Some(site.engine.clone()),
                     unenforced_limits: Vec::new(),
+                    workspace_replaced: false,
                 },
             }
         })

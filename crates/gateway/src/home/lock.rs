@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::place::is_same;
 use super::unusable;
 use crate::refusal::{Refusal, RefusalKind};
 
@@ -21,7 +22,7 @@ pub struct Holder {
 /// The lock of a home, held until dropped or until the process is gone, whatever ends it.
 #[derive(Debug)]
 pub(super) struct Lock {
-    _file: File,
+    file: File,
 }
 
 impl Lock {
@@ -47,7 +48,12 @@ impl Lock {
         if let Err(error) = noted {
             tracing::warn!(%error, "the lock of the home does not name this process");
         }
-        Ok(Self { _file: file })
+        Ok(Self { file })
+    }
+
+    /// Whether a second gateway of this home would meet this very lock.
+    pub(super) fn is_in_place(&self, home: &Path) -> bool {
+        is_same(&self.file, &lock_of(home))
     }
 }
 

@@ -121,13 +121,15 @@ pub(crate) fn evidence(shared: &Shared, found: &Found) -> Vec<String> {
 }
 
 /// A workspace that is found carries its mark, whatever an old copy of the store says: it is never
-/// taken for one that nobody has used.
+/// taken for one that nobody has used. Where it was found is where it is: a home may have moved.
 fn note_marks(shared: &Shared, found: &Found) {
     for workspace in &found.workspaces {
         let known = shared.registry.workspace(&workspace.id);
-        if known.is_some_and(|known| !known.marked) {
+        let handle = Some(&workspace.handle);
+        if known.is_some_and(|known| !known.marked || known.handle.as_ref() != handle) {
             shared.registry.stage_workspace(&workspace.id, |known| {
                 known.marked = true;
+                known.handle = handle.cloned();
                 known.engine.get_or_insert_with(|| found.engine.clone());
             });
         }

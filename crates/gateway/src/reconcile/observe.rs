@@ -138,6 +138,7 @@ fn not_seen(error: &DriverError) -> BackingReport {
         generation: None,
         engine: None,
         unenforced_limits: Vec::new(),
+        workspace_replaced: false,
     }
 }
 

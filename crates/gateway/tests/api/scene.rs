@@ -70,6 +70,7 @@ impl Scene {
             home: home.path().to_owned(),
             meta,
             machine: "machine".to_owned(),
+            directory: None,
         })
         .await
         .unwrap();

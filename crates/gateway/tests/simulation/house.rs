@@ -155,6 +155,7 @@ impl House {
             home: "/var/lib/sandkeep".into(),
             meta,
             machine: self.machine.clone(),
+            directory: None,
         };
         let gateway = Gateway::open(parts).await?;
         let (running, its_life) = (Arc::clone(&gateway), life.clone());

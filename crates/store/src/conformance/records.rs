@@ -6,7 +6,7 @@ use sandkeep_core::{GatewayId, SandboxId, Timestamp, Want};
 use tokio::task::JoinSet;
 
 use super::{Place, commit, event, open, put, record, tombstone, workspace};
-use crate::{Change, Contents, Meta, Priority, StoreError};
+use crate::{Change, Contents, HomeDirectory, Meta, Priority, StoreError};
 
 pub async fn a_new_store_is_empty(place: &dyn Place) {
     let store = open(place).await;
@@ -18,6 +18,7 @@ pub async fn what_was_committed_is_there_after_a_reload(place: &dyn Place) {
     let meta = Meta {
         gateway: GatewayId::from_random([7; 8]),
         machine: "machine".to_owned(),
+        directory: Some(HomeDirectory { inode: 3, file_system: Some(4) }),
         hold: Some("because".to_owned()),
         hold_since: Timestamp::from_millis(7),
         disowned: vec!["x".to_owned()],
@@ -99,6 +100,7 @@ pub async fn a_batch_holds_as_a_whole_or_not_at_all(place: &dyn Place) {
     let meta = Meta {
         gateway: GatewayId::from_random([1; 8]),
         machine: String::new(),
+        directory: None,
         hold: None,
         hold_since: Timestamp::EPOCH,
         disowned: Vec::new(),

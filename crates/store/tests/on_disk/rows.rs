@@ -32,6 +32,7 @@ async fn one_of_everything(path: &Path) {
     let meta = Meta {
         gateway: GatewayId::from_random([1; 8]),
         machine: "machine".to_owned(),
+        directory: None,
         hold: None,
         hold_since: Timestamp::EPOCH,
         disowned: Vec::new(),
