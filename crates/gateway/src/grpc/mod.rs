@@ -142,11 +142,10 @@ impl Sandkeep for Api {
     ) -> Result<Response<v1::ListResponse>, Status> {
         self.enter("List", &request)?;
         let v1::ListRequest { selector, brief } = request.into_inner();
-        let found = parse::selector(selector).map(|selector| self.gateway.list(&selector));
         let convert = if brief { convert::brief } else { convert::sandbox };
-        self.answer(found.map(|snapshots| v1::ListResponse {
-            sandboxes: snapshots.into_iter().map(convert).collect(),
-        }))
+        let found = parse::selector(selector);
+        let found = found.map(|selector| self.gateway.list_as(&selector, convert));
+        self.answer(found.map(|sandboxes| v1::ListResponse { sandboxes }))
     }
 
     async fn set_intent(

@@ -103,6 +103,15 @@ impl Registry {
         self.inner().entries.keys().cloned().collect()
     }
 
+    /// Ids of all sandboxes by creation time, oldest first.
+    pub(crate) fn ids_by_age(&self) -> Vec<SandboxId> {
+        let inner = self.inner();
+        let mut records: Vec<_> = inner.entries.values().map(|entry| &entry.record).collect();
+        // Stable: those of one moment stay in the order of their ids.
+        records.sort_by_key(|record| record.created_at);
+        records.into_iter().map(|record| record.id.clone()).collect()
+    }
+
     /// Ids of the sandboxes of one driver.
     pub(crate) fn ids_of(&self, driver: &str) -> Vec<SandboxId> {
         let inner = self.inner();
