@@ -88,14 +88,20 @@ impl Local {
     pub(crate) fn run_record(&self, id: &SandboxId) -> Option<RunRecord> {
         let file = self.home.sandbox(id).runtime_file();
         match read_json::<RunRecord>(&file) {
-            Ok(record) => record.filter(|record| {
-                record.sandbox_dir.is_none_or(|dir| self.directory(id) == Some(dir))
-            }),
+            Ok(record) => record.filter(|record| self.was_written_here(id, record)),
             Err(error) => {
                 tracing::warn!(%id, %error, "the record of its newest run cannot be read");
                 None
             }
         }
+    }
+
+    /// After a reboot a device may have another number, the directory has the same.
+    fn was_written_here(&self, id: &SandboxId, record: &RunRecord) -> bool {
+        let Some(then) = record.sandbox_dir else { return true };
+        let rebooted = record.birth.boot_id != self.boot_id;
+        self.directory(id)
+            .is_some_and(|now| now.inode == then.inode && (now.device == then.device || rebooted))
     }
 
     /// The helper that is at work for it, of this gateway or of one that is gone.
@@ -172,8 +178,11 @@ impl Local {
             }
             Life::Ended(record) => self.ended(id, &record),
             Life::Elsewhere(_) => match self.run_record(id) {
-                Some(record) => self.ended(id, &record),
-                None => (Backing::Idle, None),
+                // One that an older build wrote, and that was copied: its process is the other's.
+                Some(record) if record.birth.find(&self.boot_id).is_none() => {
+                    self.ended(id, &record)
+                }
+                _ => (Backing::Idle, None),
             },
         })
     }

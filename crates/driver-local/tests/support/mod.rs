@@ -84,6 +84,11 @@ impl LocalFixture {
         open(&self.home, &self.gateway, knobs)
     }
 
+    /// A driver of the same gateway on another home.
+    pub(crate) fn opened_at(&self, home: &Path) -> LocalDriver {
+        open(home, &self.gateway, &self.knobs)
+    }
+
     pub(crate) fn sandbox_dir(&self, id: &SandboxId) -> PathBuf {
         self.home.join("sandboxes").join(id.as_str())
     }
