@@ -12,7 +12,7 @@ use crate::root;
 use crate::suites::FEATURES;
 
 /// One test program.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct TestProgram {
     pub(crate) package: String,
     pub(crate) target: String,

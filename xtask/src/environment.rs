@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::Result;
 
-use crate::process;
+use crate::{guest, process};
 
 /// A program that a suite calls, and the Debian package that brings it.
 const NEEDED: &[(&str, &str)] = &[
@@ -17,6 +17,15 @@ const NEEDED: &[(&str, &str)] = &[
     ("ps", "procps"),
     ("less", "less"),
     ("vi", "vim-tiny"),
+];
+
+/// The same for the guest.
+const NEEDED_FOR_GUEST: &[(&str, &str)] = &[
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-img", "qemu-utils"),
+    ("mmdebstrap", "mmdebstrap"),
+    ("ssh", "openssh-client"),
+    ("socat", "socat"),
 ];
 
 /// A skipped suite is then a failure.
@@ -48,8 +57,10 @@ pub(crate) fn no_sandboxes() -> Option<&'static str> {
 
 /// Installs what is missing on Debian and its relatives as root; elsewhere says what is missing.
 pub(crate) fn prepare() -> Result<()> {
+    let for_guest = if guest::impossible().is_none() { NEEDED_FOR_GUEST } else { &[] };
     let missing: Vec<&str> = NEEDED
         .iter()
+        .chain(for_guest)
         .filter(|(program, _)| !is_there(program))
         .map(|(_, package)| *package)
         .collect();

@@ -6,6 +6,7 @@ mod build;
 mod changelog;
 mod check;
 mod environment;
+mod guest;
 mod process;
 mod suites;
 mod tidy;
@@ -25,6 +26,8 @@ cargo xtask NAME
   sim --seeds N       that many seeds, optimised
   conformance local   the local driver under the suite of all drivers (root, Linux)
   e2e [FILTER]        end to end, against the real binary (root, Linux)
+  guest test [FILTER] driver and end to end on a Debian 12 guest (root, Debian 12)
+  guest boot          the guest alone; then guest run COMMAND | reset WAY | stop
   bench               measures, and writes docs/benchmarks.md
   golden              rewrites the golden stories; read the difference before you commit it
   tidy                import direction, module docs, lengths, links
@@ -54,6 +57,8 @@ fn run(words: &[&str]) -> Result<()> {
         ["conformance", "local"] => suites::local_driver(),
         ["conformance", other] => bail!("there is no driver {other:?} here; there is: local"),
         ["e2e", filter @ ..] => suites::end_to_end(filter),
+        ["guest", "test", filter @ ..] => suites::in_guest(filter),
+        ["guest", rest @ ..] => guest::command(rest),
         ["bench", rest @ ..] => suites::bench(rest),
         ["golden"] => suites::golden(),
         ["tidy"] => tidy::report(root()),

@@ -10,6 +10,7 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use crate::build::{self, TestProgram};
+use crate::guest::{self, Guest};
 use crate::process::{self, Heard, cargo};
 use crate::{environment, root};
 
@@ -33,37 +34,30 @@ enum Suite {
     LocalDriver,
     /// The real binary.
     EndToEnd,
+    /// Both on a Debian with systemd and version 2 of control groups, which also goes down.
+    Guest,
+}
+
+/// What is told at the end.
+#[derive(Debug, Default)]
+struct Outcome {
+    summary: Vec<String>,
+    failed: Vec<String>,
 }
 
 pub(crate) fn all() -> Result<()> {
     environment::prepare()?;
     let mut programs: BTreeMap<Suite, Vec<TestProgram>> = BTreeMap::new();
     for program in build::test_programs()? {
-        programs.entry(Suite::of(&program)).or_default().push(program);
+        for suite in Suite::all_of(&program) {
+            programs.entry(suite).or_default().push(program.clone());
+        }
     }
-    let mut summary = Vec::new();
-    let mut failed = Vec::new();
+    let mut outcome = Outcome::default();
     for (suite, programs) in programs {
-        println!("== {}", suite.title());
-        summary.push(format!("== {}", suite.title()));
-        if let Some(why) = suite.impossible() {
-            summary.push(format!("   SKIPPED: {why}"));
-            if environment::is_ci() {
-                failed.push(format!("skipped: {}", suite.title()));
-            }
-            continue;
-        }
-        for program in programs {
-            let heard = run(suite, &program)?;
-            if !heard.worked || (environment::is_ci() && !heard.skipped.is_empty()) {
-                failed.push(program.shown.clone());
-            }
-            summary.push(format!("   {}", program.shown));
-            let lines = heard.closing.into_iter().chain(heard.skipped);
-            summary.extend(lines.map(|line| format!("     {line}")));
-        }
+        outcome.run(suite, &programs, &[])?;
     }
-    summary.push("== examples in the documentation".to_owned());
+    outcome.summary.push("== examples in the documentation".to_owned());
     let heard = process::listen(cargo().args([
         "test",
         "--quiet",
@@ -72,19 +66,82 @@ pub(crate) fn all() -> Result<()> {
         "--features",
         FEATURES,
     ]))?;
-    if !heard.worked {
-        failed.push("examples in the documentation".to_owned());
+    outcome.note("examples in the documentation", heard);
+    outcome.end()
+}
+
+/// The guest's suite alone; `filter` goes to each of its programs.
+pub(crate) fn in_guest(filter: &[&str]) -> Result<()> {
+    if let Some(why) = guest::impossible() {
+        bail!("{why}");
     }
-    summary.extend(heard.closing.into_iter().map(|line| format!("     {line}")));
-    println!("\n{}", summary.join("\n"));
-    if !failed.is_empty() {
-        bail!("failed:\n  {}", failed.join("\n  "));
+    environment::prepare()?;
+    let mut programs = build::test_programs()?;
+    programs.retain(guest::runs);
+    let mut outcome = Outcome::default();
+    outcome.run(Suite::Guest, &programs, filter)?;
+    outcome.end()
+}
+
+impl Outcome {
+    fn run(&mut self, suite: Suite, programs: &[TestProgram], filter: &[&str]) -> Result<()> {
+        println!("== {}", suite.title());
+        self.summary.push(format!("== {}", suite.title()));
+        if let Some(why) = suite.impossible() {
+            self.summary.push(format!("   SKIPPED: {why}"));
+            if environment::is_ci() {
+                self.failed.push(format!("skipped: {}", suite.title()));
+            }
+            return Ok(());
+        }
+        let guest = match suite {
+            Suite::Guest => match Guest::boot(programs) {
+                Ok(guest) => Some(guest),
+                Err(error) => {
+                    self.summary.push(format!("   FAILED: {error:#}"));
+                    self.failed.push(suite.title().to_owned());
+                    return Ok(());
+                }
+            },
+            _ => None,
+        };
+        for program in programs {
+            let heard = match &guest {
+                Some(guest) => guest.listen(program, filter)?,
+                None => run(suite, program)?,
+            };
+            self.summary.push(format!("   {}", program.shown));
+            self.note(&program.shown, heard);
+        }
+        Ok(())
     }
-    println!("test: all is well");
-    Ok(())
+
+    fn note(&mut self, what: &str, heard: Heard) {
+        if !heard.worked || (environment::is_ci() && !heard.skipped.is_empty()) {
+            self.failed.push(what.to_owned());
+        }
+        let lines = heard.closing.into_iter().chain(heard.skipped);
+        self.summary.extend(lines.map(|line| format!("     {line}")));
+    }
+
+    fn end(self) -> Result<()> {
+        println!("\n{}", self.summary.join("\n"));
+        if !self.failed.is_empty() {
+            bail!("failed:\n  {}", self.failed.join("\n  "));
+        }
+        println!("test: all is well");
+        Ok(())
+    }
 }
 
 impl Suite {
+    /// Where it is run: some programs are run on this machine and in the guest.
+    fn all_of(program: &TestProgram) -> impl Iterator<Item = Self> {
+        let here = (!guest::is_about_it(program)).then(|| Self::of(program));
+        let there = guest::runs(program).then_some(Self::Guest);
+        here.into_iter().chain(there)
+    }
+
     fn of(program: &TestProgram) -> Self {
         match (program.package.as_str(), program.target.as_str()) {
             ("sandkeep-e2e", _) => Self::EndToEnd,
@@ -100,6 +157,7 @@ impl Suite {
             Self::Simulation => "simulation, 10,000 seeds",
             Self::LocalDriver => "the local driver on this machine",
             Self::EndToEnd => "end to end",
+            Self::Guest => "a Debian 12 guest: driver, end to end, reboot, reset, loss of power",
         }
     }
 
@@ -108,6 +166,7 @@ impl Suite {
         match self {
             Self::Anywhere | Self::Simulation => None,
             Self::LocalDriver | Self::EndToEnd => environment::no_sandboxes(),
+            Self::Guest => guest::impossible(),
         }
     }
 }
