@@ -16,9 +16,9 @@ use tokio::sync::mpsc;
 
 /// A pipe that is writable takes at least this much without blocking (PIPE_BUF).
 const AT_ONCE_BYTES: usize = 4096;
-/// So much is written before it is acknowledged: a quarter of the window keeps the sender busy, and
-/// small outputs need no acknowledgement at all.
-const ACK_BYTES: u64 = 256 << 10;
+/// So much is written before it is acknowledged at once: half of the smallest window that a
+/// supervisor gives (64 KiB when its memory is short), so that no window is full and waits for us.
+const ACK_BYTES: u64 = 32 << 10;
 
 /// Which of our streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -187,12 +187,26 @@ impl Output {
 
     /// An acknowledgement, when one is due.
     pub(super) fn ack_due(&mut self) -> Option<StreamAck> {
-        let written = self.written.saturating_sub(self.base);
-        if written < self.acknowledged + ACK_BYTES {
+        if self.unacknowledged() < ACK_BYTES { None } else { self.ack_now() }
+    }
+
+    /// An acknowledgement of all that was written, if that is news. Due after a while also for
+    /// little: a window is bounded in pieces as well, and many short lines fill it.
+    pub(super) const fn ack_now(&mut self) -> Option<StreamAck> {
+        if !self.is_owing() {
             return None;
         }
-        self.acknowledged = written;
-        Some(StreamAck { channel: self.sink.channel(), offset: written })
+        self.acknowledged = self.written.saturating_sub(self.base);
+        Some(StreamAck { channel: self.sink.channel(), offset: self.acknowledged })
+    }
+
+    /// Something that was written is not acknowledged yet.
+    pub(super) const fn is_owing(&self) -> bool {
+        self.unacknowledged() > 0
+    }
+
+    const fn unacknowledged(&self) -> u64 {
+        self.written.saturating_sub(self.base).saturating_sub(self.acknowledged)
     }
 }
 
@@ -313,5 +327,12 @@ mod tests {
         output.accept(piece(1000, 256 << 10));
         assert_eq!(output.ack_due(), Some(StreamAck { channel: 1, offset: 1000 + (256 << 10) }));
         assert_eq!(output.ack_due(), None);
+    }
+
+    #[test]
+    fn half_of_the_smallest_window_is_acknowledged_at_once() {
+        let (mut output, _reports) = output();
+        output.accept(piece(0, 32 << 10));
+        assert_eq!(output.ack_due(), Some(StreamAck { channel: 1, offset: 32 << 10 }));
     }
 }

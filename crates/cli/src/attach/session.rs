@@ -129,6 +129,7 @@ impl Session<'_> {
                 }
                 fate = change_of(&mut self.lifeline) => lost = grace_for(&fate, lost),
                 () = after(lost.as_ref()) => return give_up(lost),
+                () = at(state.ack_at) => state.acknowledge(),
                 () = at(state.leave_at) => return Broken::Ended(Ending::Detached),
             }
         }

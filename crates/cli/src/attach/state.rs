@@ -22,6 +22,8 @@ use crate::terminal::{self, RawMode};
 
 /// A command that ends by the second Ctrl-C is waited for so long before we go away from it.
 const LEAVE_GRACE: Duration = Duration::from_millis(500);
+/// What was written and is too little to be acknowledged at once is so after this time.
+const ACK_AFTER: Duration = Duration::from_millis(50);
 
 /// What lives through all connections.
 #[derive(Debug)]
@@ -47,6 +49,8 @@ pub(super) struct State {
     pub(super) looking_since: Option<u32>,
     pub(super) exited: Option<Exit>,
     pub(super) leave_at: Option<Instant>,
+    /// When to acknowledge what was written; `None`: all is acknowledged.
+    pub(super) ack_at: Option<Instant>,
     /// Until when the process has to be there; `None`: no limit.
     pub(super) start_by: Option<Instant>,
     /// Since when the record has told the end that the streams have not.
@@ -79,6 +83,7 @@ impl State {
             looking_since: None,
             exited: None,
             leave_at: None,
+            ack_at: None,
             start_by: None,
             ended_since: None,
         })
@@ -277,6 +282,19 @@ impl State {
                 // What the command alone would have got; what it does then is its own business.
                 self.outbox.push_back(In::Signal(BROKEN_PIPE));
             }
+        }
+        if self.stdout.is_owing() || self.stderr.is_owing() {
+            self.ack_at.get_or_insert_with(|| Instant::now() + ACK_AFTER);
+        } else {
+            self.ack_at = None;
+        }
+    }
+
+    /// Acknowledges all that was written, however little.
+    pub(super) fn acknowledge(&mut self) {
+        self.ack_at = None;
+        for output in [&mut self.stdout, &mut self.stderr] {
+            self.outbox.extend(output.ack_now().map(In::Ack));
         }
     }
 

@@ -19,7 +19,7 @@ use crate::wait::{DEFAULT_TIMEOUT, Goal, Reached, Subject, wait_for};
 pub(crate) struct Arguments {
     #[command(flatten)]
     targets: Targets,
-    /// ready, stopped, completed, deleted or condition=TYPE[=STATUS]
+    /// ready, stopped, completed, deleted or condition=TYPE[=STATUS]; what is not there is deleted
     #[arg(long = "for", value_parser = goal, default_value = "ready", value_name = "STATE")]
     goal: Goal,
     /// Longest time to wait [default: 10m]

@@ -168,6 +168,15 @@ async fn a_reader_that_takes_nothing_holds_the_acknowledgements_back() {
 }
 
 #[tokio::test]
+async fn little_output_is_acknowledged_too_once_no_more_comes() {
+    let fake = Fake::start();
+    let ack = In::Ack(StreamAck { channel: 1, offset: 5 });
+    fake.exec(vec![attached(0, 0), stdout(0, b"short"), Step::Expect(ack), exited(0)]);
+    let ended = sandkeep(&fake, &["exec", "lab", "x"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "short"));
+}
+
+#[tokio::test]
 async fn a_reader_that_goes_away_is_told_to_the_command_as_a_broken_pipe() {
     let fake = Fake::start();
     let chunk: &'static [u8] = Vec::leak(vec![b'y'; 256 << 10]);
