@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use sandkeep_core::{
     Backing, BackingReport, Go, MainStatus, Observation, Record, RunResult, SandboxId, Session,
-    Timestamp, UnknownWhy, Want,
+    Timestamp, UnknownWhy, Want, run,
 };
 use sandkeep_driver::DriverError;
 use sandkeep_store::{Priority, StoreError};
@@ -150,7 +150,12 @@ fn note_change(shared: &Shared, record: &Record, observed: &Observation) {
     if !(wanted && was_up) {
         return;
     }
+    // An end that was asked for is told as what it is, whatever code it left.
+    let restarts = run::needs_fresh_backing(&record.intent, record.observed.incarnation);
     let (reason, message) = match &observed.backing {
+        Backing::Exited { .. } | Backing::Idle if restarts => {
+            ("Restarting", "the backing was stopped for the restart that was asked for".to_owned())
+        }
         Backing::Exited { code, oom, .. } => {
             let code = code.map_or_else(|| "unknown".to_owned(), |code| code.to_string());
             let memory = if *oom { ", out of memory" } else { "" };

@@ -47,6 +47,29 @@ async fn a_sandbox_is_made_stopped_started_and_deleted() {
 }
 
 #[tokio::test]
+async fn a_restart_that_was_asked_for_is_not_told_as_a_crash() {
+    let mut scene = Scene::new().await;
+    scene.create("lab").await;
+    scene.until("lab", "Ready").await;
+    scene.set_intent("lab", "restart").await;
+    let asked = v1::EventsRequest { name: "lab".to_owned(), follow: true };
+    let mut events = scene.client.events(asked).await.unwrap().into_inner();
+    let mut reasons: Vec<String> = Vec::new();
+    // The first Ready is no event when the restart is asked for before it is written down.
+    let up_again = async {
+        while !reasons.ends_with(&["Ready".to_owned()])
+            || !reasons.iter().any(|reason| reason == "RestartAsked")
+        {
+            reasons.push(events.message().await.unwrap().unwrap().reason);
+        }
+    };
+    let met = tokio::time::timeout(std::time::Duration::from_secs(20), up_again).await;
+    assert!(met.is_ok(), "{reasons:?}");
+    assert!(reasons.iter().any(|reason| reason == "Restarting"), "{reasons:?}");
+    assert!(!reasons.iter().any(|reason| reason.starts_with("Backing")), "{reasons:?}");
+}
+
+#[tokio::test]
 async fn a_repeated_request_makes_nothing_twice() {
     let mut scene = Scene::new().await;
     let request = v1::CreateRequest { request_id: "abcdefghijkl".to_owned(), ..request("lab") };
