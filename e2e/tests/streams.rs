@@ -7,6 +7,17 @@ use std::process::{Child, Stdio};
 use sandkeep_e2e::{Home, until};
 
 #[test]
+fn thousands_of_short_lines_come_out_and_the_command_ends() {
+    let home = Home::new();
+    home.run(&["create", "--name", "lab"]).ok();
+    // One write for each line, slow enough to be a piece of its own on its way.
+    let lines = "i=0; while [ $i -lt 6000 ]; do i=$((i+1)); echo $i; sleep 0; done";
+    let told = home.run(&["exec", "lab", "--", "sh", "-c", lines]).ok();
+    assert_eq!(told.text().lines().count(), 6000);
+    assert_eq!(told.text().lines().last(), Some("6000"));
+}
+
+#[test]
 fn a_detached_exec_that_cannot_be_started_is_no_success() {
     let home = Home::new();
     home.run(&["create", "--name", "lab"]).ok();
