@@ -146,7 +146,9 @@ impl<R: Read> Tape<R> {
             EntryType::Fifo => Kind::Fifo,
             EntryType::Char | EntryType::Block => Kind::Device,
             other => {
-                return Err(ArchiveError::damaged(format!("it has an entry of the kind {other:?}")));
+                return Err(ArchiveError::damaged(format!(
+                    "it has an entry of the kind {other:?}"
+                )));
             }
         };
         let recorded = match extended.bytes {

@@ -298,9 +298,14 @@ fn session_status(error: &SessionError) -> Status {
             "the command goes on where its sandbox does; attach to it again",
         )),
         SessionError::Refused { reason, message } => {
-            let refusal = |kind, reason| Refusal::new(kind, reason, what, message, "");
+            let refusal =
+                |kind, reason, next: &str| Refusal::new(kind, reason, what, message, next);
             match reason.as_str() {
-                "NotFound" => status::of(&refusal(RefusalKind::NotFound, "ExecNotFound")),
+                "NotFound" => status::of(&refusal(
+                    RefusalKind::NotFound,
+                    "ExecNotFound",
+                    "it has ended and was forgotten; what it printed is in sandkeep logs",
+                )),
                 "FellBehind" => status::of(&Refusal::new(
                     RefusalKind::Unreachable,
                     "FellBehind",
@@ -310,9 +315,17 @@ fn session_status(error: &SessionError) -> Status {
                 )),
                 "Exhausted" => status::with_code(
                     Code::ResourceExhausted,
-                    &refusal(RefusalKind::Failed, "Exhausted"),
+                    &refusal(
+                        RefusalKind::Failed,
+                        "Exhausted",
+                        "run it again once the sandbox is Ready: sandkeep wait NAME --for ready",
+                    ),
                 ),
-                _ => status::of(&refusal(RefusalKind::Invalid, "InvalidArgument")),
+                _ => status::of(&refusal(
+                    RefusalKind::Invalid,
+                    "InvalidArgument",
+                    "look at the command, its user and its working directory",
+                )),
             }
         }
     }

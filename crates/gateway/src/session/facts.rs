@@ -292,8 +292,13 @@ pub(crate) fn exec_exit(exited: &Exited, now: Timestamp) -> ExecExit {
         signal: (1..=64).contains(&exited.signal).then_some(exited.signal),
         oom: exited.oom,
         finished_at,
-        spawn_error: (!exited.spawn_error.is_empty()).then(|| cut(&exited.spawn_error)),
+        spawn_error: (!exited.spawn_error.is_empty()).then(|| cut(in_words(&exited.spawn_error))),
     }
+}
+
+/// Without the number that the standard library puts behind the words.
+fn in_words(error: &str) -> &str {
+    error.split_once(" (os error").map_or(error, |(words, _number)| words)
 }
 
 /// Text of a supervisor, of bounded length.
