@@ -2,7 +2,8 @@
 //! store from yesterday changes nothing on backends.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use sandkeep_e2e::leftovers::supervisors;
 use sandkeep_e2e::{Home, until};
@@ -50,6 +51,71 @@ fn a_file_that_is_no_database_is_refused_and_kept() {
     fs::write(database(&home), b"this is not a database, it is a letter").expect("written");
     refuses(&home, &["damaged"]);
     fs::remove_file(database(&home)).expect("removed");
+}
+
+#[test]
+fn a_database_of_a_newer_sandkeep_is_refused_and_kept() {
+    let home = Home::new();
+    ready(&home, "lab");
+    home.run(&["gateway", "stop"]).ok();
+    let known = set_version(&home, 99);
+    refuses(&home, &["newer"]);
+    assert_eq!(supervisors(home.path()).len(), 1, "the sandbox runs on");
+    set_version(&home, known);
+    home.wait_for_phase("lab", "Ready");
+}
+
+/// Sets the number of the schema as a build of another time would, and gives the one before.
+fn set_version(home: &Home, version: u32) -> u32 {
+    let program = "import sqlite3, sys\n\
+                   db = sqlite3.connect(sys.argv[1])\n\
+                   print(db.execute('PRAGMA user_version').fetchone()[0])\n\
+                   db.execute('PRAGMA user_version = ' + sys.argv[2])\n\
+                   db.commit()\n\
+                   db.execute('PRAGMA wal_checkpoint(TRUNCATE)')";
+    let (database, version) = (database(home), version.to_string());
+    let output = Command::new("python3")
+        .args(["-c", program])
+        .args([database.as_os_str(), version.as_ref()])
+        .output()
+        .expect("python3");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().parse().expect("a number")
+}
+
+#[test]
+fn a_home_on_a_read_only_file_system_is_refused_and_kept() {
+    let home = Home::new();
+    ready(&home, "lab");
+    home.run(&["gateway", "stop"]).ok();
+    let mounted = ReadOnly::mount(home.path());
+    refuses(&home, &["read-only"]);
+    assert_eq!(supervisors(home.path()).len(), 1, "the sandbox runs on");
+    drop(mounted);
+    home.wait_for_phase("lab", "Ready");
+}
+
+/// A directory over itself, read-only; dropped, it is as before.
+struct ReadOnly(PathBuf);
+
+impl ReadOnly {
+    fn mount(at: &Path) -> Self {
+        let mount = |options: &str| {
+            let status = Command::new("mount").args(["-o", options]).args([at, at]).status();
+            assert!(status.expect("mount").success(), "mount -o {options}");
+        };
+        mount("bind");
+        let mounted = Self(at.to_owned());
+        mount("remount,bind,ro");
+        mounted
+    }
+}
+
+impl Drop for ReadOnly {
+    fn drop(&mut self) {
+        let status = Command::new("umount").arg(&self.0).status();
+        assert!(status.expect("umount").success(), "umount {}", self.0.display());
+    }
 }
 
 #[test]
