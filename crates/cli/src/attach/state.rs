@@ -184,6 +184,8 @@ impl State {
     /// presses Ctrl-C again because of a connection.
     pub(super) fn begin_connection(&mut self) {
         self.outbox.retain(|message| matches!(message, In::Signal(_)));
+        // The opening itself says up to where everything is here.
+        self.ack_at = None;
     }
 
     pub(super) fn on_signal(&mut self, event: Event) -> Option<Ending> {

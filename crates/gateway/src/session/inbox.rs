@@ -232,6 +232,10 @@ impl Inbox {
     pub(crate) fn send_ack(&mut self, channel: Channel, offset: u64) -> Result<bool, Violation> {
         let output = self.output_of(channel)?;
         if offset > output.next {
+            // Before the supervisor's answer: no more than the opening said, so no news.
+            if offset <= output.asked {
+                return Ok(false);
+            }
             return Err(Violation("an acknowledgement of output that was not sent"));
         }
         let news = offset > output.acked;
@@ -345,5 +349,18 @@ fn attached(answer: &ExecAttached) -> ExecOutput {
         stdout_offset: answer.stdout_offset,
         stderr_offset: answer.stderr_offset,
         pid: answer.pid,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_may_acknowledge_what_it_came_back_with_before_it_is_answered() {
+        let mut inbox = Inbox::new(false, 100, 0);
+        assert_eq!(inbox.send_ack(Channel::Stdout, 100), Ok(false));
+        assert!(inbox.send_ack(Channel::Stdout, 101).is_err(), "that it cannot have");
+        assert!(inbox.send_ack(Channel::Stderr, 1).is_err());
     }
 }
