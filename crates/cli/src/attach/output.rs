@@ -16,9 +16,10 @@ use tokio::sync::mpsc;
 
 /// A pipe that is writable takes at least this much without blocking (PIPE_BUF).
 const AT_ONCE_BYTES: usize = 4096;
-/// So much is written before it is acknowledged at once: half of the smallest window that a
-/// supervisor gives (64 KiB when its memory is short), so that no window is full and waits for us.
-const ACK_BYTES: u64 = 32 << 10;
+/// So much is written before it is acknowledged at once: a quarter of the window keeps the sender
+/// busy. Less is acknowledged after a moment, since a window may be smaller and is bounded in
+/// pieces as well.
+const ACK_BYTES: u64 = 256 << 10;
 
 /// Which of our streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -330,9 +331,12 @@ mod tests {
     }
 
     #[test]
-    fn half_of_the_smallest_window_is_acknowledged_at_once() {
+    fn little_is_owed_until_it_is_acknowledged_with_the_rest() {
         let (mut output, _reports) = output();
         output.accept(piece(0, 32 << 10));
-        assert_eq!(output.ack_due(), Some(StreamAck { channel: 1, offset: 32 << 10 }));
+        assert_eq!(output.ack_due(), None);
+        assert!(output.is_owing());
+        assert_eq!(output.ack_now(), Some(StreamAck { channel: 1, offset: 32 << 10 }));
+        assert!(!output.is_owing() && output.ack_now().is_none());
     }
 }

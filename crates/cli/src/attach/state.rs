@@ -22,8 +22,9 @@ use crate::terminal::{self, RawMode};
 
 /// A command that ends by the second Ctrl-C is waited for so long before we go away from it.
 const LEAVE_GRACE: Duration = Duration::from_millis(500);
-/// What was written and is too little to be acknowledged at once is so after this time.
-const ACK_AFTER: Duration = Duration::from_millis(50);
+/// What was written and is too little to be acknowledged at once is so after this time. A supervisor
+/// that is short of memory gives windows of 64 KiB, which then still carry megabytes a second.
+const ACK_AFTER: Duration = Duration::from_millis(10);
 
 /// What lives through all connections.
 #[derive(Debug)]
