@@ -199,8 +199,7 @@ impl Placer {
         tape: &mut Tape<R>,
     ) -> Result<(), ArchiveError> {
         let doing = || unpacking(&entry.path);
-        let parent = self.rooted.parent(parents)?;
-        clear(parent, name, self.rules.existing)?;
+        let parent = self.rooted.place_for(parents, name, self.rules.existing)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
         let file = openat(parent, name, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o600));
         let mut file = File::from(file.when(doing)?);
@@ -307,8 +306,7 @@ impl Placer {
         let doing = || unpacking(&entry.path);
         let target = c_string(target)?;
         let rules = self.rules;
-        let parent = self.rooted.parent(parents)?;
-        clear(parent, name, rules.existing)?;
+        let parent = self.rooted.place_for(parents, name, rules.existing)?;
         symlinkat(&target, parent, name).when(doing)?;
         own_link(parent, name, entry, rules.owners)?;
         let flags = AtFlags::SYMLINK_NOFOLLOW;
@@ -331,8 +329,7 @@ impl Placer {
             return Err(ArchiveError::damaged("a hard link leads to itself"));
         }
         let from = self.rooted.parent(target_parents)?.try_clone().when(doing)?;
-        let parent = self.rooted.parent(parents)?;
-        clear(parent, name, self.rules.existing)?;
+        let parent = self.rooted.place_for(parents, name, self.rules.existing)?;
         match linkat(&from, target_name, parent, name, AtFlags::empty()) {
             Ok(()) => Ok(()),
             Err(Errno::NOENT) => {
@@ -351,8 +348,7 @@ impl Placer {
     ) -> Result<(), ArchiveError> {
         let doing = || unpacking(&entry.path);
         let rules = self.rules;
-        let parent = self.rooted.parent(parents)?;
-        clear(parent, name, rules.existing)?;
+        let parent = self.rooted.place_for(parents, name, rules.existing)?;
         let mode = Mode::from_raw_mode(entry.mode & 0o777);
         mknodat(parent, name, FileType::Fifo, mode, 0).when(doing)?;
         own_link(parent, name, entry, rules.owners)?;

@@ -110,6 +110,18 @@ impl Rooted {
         self.last = None;
     }
 
+    /// The directory that an entry lies in, where its name is free now.
+    pub(crate) fn place_for(
+        &mut self,
+        parents: &[&OsStr],
+        name: &OsStr,
+        existing: Existing,
+    ) -> Result<&OwnedFd, ArchiveError> {
+        let parent = self.parent(parents)?;
+        clear(parent, name, existing)?;
+        Ok(parent)
+    }
+
     fn open_directory(&self, path: &[u8]) -> Result<OwnedFd, Errno> {
         let path: &[u8] = if path.is_empty() { b"." } else { path };
         openat2(
